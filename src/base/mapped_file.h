@@ -1,0 +1,34 @@
+#pragma once
+// MappedFile: a read-only memory map of a whole file. Move-only; the bytes live as long as the object.
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+
+namespace invar {
+
+class MappedFile {
+ public:
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+  // Tells the kernel that [offset, offset + length) will not be read soon: its pages leave this process's
+  // resident set (the data can be read again later).
+  void drop(size_t offset, size_t length) const;
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  std::string path_;
+};
+
+}  // namespace invar
