@@ -1,0 +1,56 @@
+#pragma once
+// Engine: one model, one scheduler, one thread. submit() may be called from any thread; everything else that touches
+// sequences, caches and the pool happens in step(), on the engine thread (start(), or the caller who steps by hand).
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "engine/request.h"
+#include "engine/stats.h"
+#include "engine/stream.h"
+#include "models/model.h"
+
+namespace invar {
+
+struct EngineOptions {
+  std::string kv = "f16";           // KV codec by name
+  int32_t context = 0;              // positions per sequence; 0 = the model's trained length
+  uint64_t memory_bytes = 0;        // bound of the KV pool; 0 = a stated share of what is left after the weights
+  int32_t max_step_tokens = 512;    // token budget of a step
+  int32_t prefill_chunk = 0;        // prompt tokens per sequence and step; 0 = up to the budget
+  int32_t max_batch = 64;           // sequences per step
+  int32_t max_logit_rows = 64;      // rows with logits per step
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend,
+                                                const EngineOptions& options);
+  ~Engine();  // stops the thread; unfinished requests end as cancelled
+
+  // Refuses what can never run (empty prompt, ids outside the vocabulary, longer than the context, more pages than
+  // the pool has, bad sampling fields) with a message that names field and numbers.
+  Result<std::shared_ptr<Stream>> submit(GenerateRequest request);
+
+  // Runs one step: drain, plan, gather, forward, sample, commit, publish. False when there was nothing to do.
+  bool step();
+
+  void start();  // runs step() on a thread of its own until destruction, sleeping while idle
+
+  EngineStats stats() const;  // a snapshot, from any thread
+  int32_t context() const;
+  // Called after every step on the engine thread with what ran; for tests and traces. Set before the first step.
+  void set_trace(std::function<void(const StepRecord&)> trace);
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace invar

@@ -1,0 +1,32 @@
+#pragma once
+// Guard: what must act between two tokens (stop strings, end of reasoning, grammar, tool triggers). Built in text/
+// per request, asked by the engine at commit, on the engine thread only. The engine sees verdicts, never text.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace invar {
+
+struct Verdict {
+  enum class Action : uint8_t {
+    kContinue,
+    kStop,         // the sequence ends with this token included
+    kStopBefore,   // the sequence ends, this token is not part of the answer
+  };
+  Action action = Action::kContinue;
+  std::span<const int32_t> forced;  // tokens that follow without being sampled; valid until the next call
+};
+
+class Guard {
+ public:
+  virtual ~Guard() = default;
+  // Fills a bit per token id (bit i of words[i / 32]): 1 = allowed. False: everything is allowed, words untouched.
+  virtual bool mask(std::span<uint32_t> words) = 0;
+  // Called once for each token the sequence takes, in order.
+  virtual Verdict accept(int32_t token) = 0;
+  // A copy in the same state, for a fork of its sequence.
+  virtual std::unique_ptr<Guard> clone() const = 0;
+};
+
+}  // namespace invar

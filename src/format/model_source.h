@@ -1,0 +1,58 @@
+#pragma once
+// ModelSource: a model on disk, whatever its file format: typed metadata and tensors under canonical (Hugging Face)
+// names. Owns the maps; borrowed tensor bytes live as long as it does. Read-only, thread-safe. Everything in it has
+// been checked against hostile files; nothing is guessed.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "format/weight_type.h"
+
+namespace invar {
+
+enum class SourceKind : uint8_t { kGguf, kHuggingFace };
+
+struct SourceTensor {
+  std::string name;             // canonical: "model.layers.0.self_attn.q_proj.weight"
+  std::string stored_name;      // as in the file: "blk.0.attn_q.weight"
+  const WeightType* type;
+  std::vector<int64_t> shape;   // row-major: [rows, cols] or [n]
+  std::span<const std::byte> data;
+};
+
+class GgufFile;
+class HfConfig;
+
+class ModelSource {
+ public:
+  // A .gguf file, a folder with config.json and model.safetensors, or the .safetensors file inside such a folder.
+  static Result<std::unique_ptr<ModelSource>> open(const std::string& path);
+  virtual ~ModelSource() = default;
+
+  virtual SourceKind kind() const = 0;
+  virtual const std::string& path() const = 0;
+  virtual std::string architecture() const = 0;  // general.architecture or model_type
+  virtual std::span<const SourceTensor> tensors() const = 0;
+  virtual const SourceTensor* find(std::string_view canonical_name) const = 0;
+
+  // Exactly one of these is set, by kind().
+  virtual const GgufFile* gguf() const { return nullptr; }
+  virtual const HfConfig* config() const { return nullptr; }
+
+  // Text of a side file (tokenizer.json, ...) of a Hugging Face folder; kNotFound elsewhere.
+  virtual Result<std::string> side_file(const std::string& name) const = 0;
+
+  // Identity of the source for cache keys: size, mtime, header and sampled content.
+  virtual std::string identity() const = 0;
+  // Lets the tensor bytes leave the resident set; they stay readable.
+  virtual void drop_tensor_pages() const = 0;
+};
+
+}  // namespace invar

@@ -1,0 +1,34 @@
+#pragma once
+// GraphBuilder: records a family's mathematics line by line. Each call appends one node and returns its value.
+
+#include <string>
+
+#include "graph/graph.h"
+
+namespace invar {
+
+class GraphBuilder {
+ public:
+  WeightId matrix(std::string name, int64_t rows, int64_t cols, int rotary_heads = 0);
+  WeightId vector(std::string name, int64_t size, int rotary_heads = 0);
+  int rope(Rope rope);
+  int kv_group(KvGroup group);  // returns its number; layers are counted by attend()
+
+  ValueId embed(const std::string& site, WeightId table);
+  ValueId rms_norm(const std::string& site, ValueId x, WeightId weight, float eps, int head_dim = 0);
+  ValueId linear(const std::string& site, ValueId x, WeightId weight, WeightId bias = kNone);
+  ValueId rotate(const std::string& site, ValueId x, int rope, int heads, int head_dim);
+  ValueId attend(const std::string& site, ValueId q, ValueId k, ValueId v, AttendAttr attr);
+  ValueId add(const std::string& site, ValueId x, ValueId y);
+  ValueId gated_silu(const std::string& site, ValueId gate, ValueId up);
+  ValueId select_logit_rows(const std::string& site, ValueId x);
+
+  Result<Graph> finish(ValueId logits, int32_t vocab) &&;  // validates
+
+ private:
+  ValueId append(Op op, const std::string& site, std::vector<ValueId> in, int32_t width, Rows rows, Attr attr,
+                 WeightId weight = kNone, WeightId bias = kNone);
+  Graph graph_;
+};
+
+}  // namespace invar
