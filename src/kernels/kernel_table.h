@@ -16,8 +16,9 @@
 namespace invar {
 
 // ---- Activations of quantized linear layers, one row (numerics 2): int8 codes per 32 with an fp32 scale.
-// Layout in bytes: int8 codes[cols], f32 scale[cols/32], i32 sum16[cols/16] (sums of codes per 16).
-constexpr size_t quantized_row_bytes(int64_t cols) { return round_up(cols + cols / 32 * 4 + cols / 16 * 4, 64); }
+// Layout in bytes: int8 codes[cols], f32 scale[cols/32], f32 scaled_sum[cols/32] (RN(scale * sum of the 32 codes)),
+// i16 sum16[cols/16] (sums of codes per 16).
+constexpr size_t quantized_row_bytes(int64_t cols) { return round_up(cols + cols / 32 * 8 + cols / 16 * 2, 64); }
 
 struct LinearInput {
   int64_t rows;
