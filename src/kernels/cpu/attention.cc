@@ -1,0 +1,12 @@
+// The attention kernels of one instruction set; compiled once per set (isa_list.cmake).
+
+#include "kernels/cpu/attention-inl.h"
+
+#include "kernels/kernel_table.h"
+
+namespace invar::INVAR_ISA {
+
+void fill_attention(KernelTable& t);  // declared per set by kernel_table.cc
+void fill_attention(KernelTable& t) {}
+
+}  // namespace invar::INVAR_ISA

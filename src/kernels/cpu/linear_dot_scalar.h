@@ -1,0 +1,63 @@
+// Linear layers, scalar set: the specification. Per tile, group of 32 columns and row: an exact integer dot per
+// channel, then the float steps of docs/numerics.md, sections 2 and 3, literally. The innermost loops run over the 16
+// channels, which the compiler vectorizes; scalar-portable compiles fma_f32 to an exact form without hardware FMA.
+
+#include "kernels/cpu/linear_group.h"
+
+namespace invar::INVAR_ISA {
+
+// Rows whose accumulators one tile pass holds. A multiple of nothing in particular: it cannot change a bit.
+static constexpr int kMaxRows = 64, kRowStep = 8;
+
+template <class F>
+static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows, size_t stride, int count,
+                     float (*acc)[kTileRows]) {
+  std::memset(acc, 0, sizeof *acc * count);
+  for (int64_t g = 0; g < cols / 32; ++g) {
+    WeightGroup w;
+    decode_group<F>(tile, cols, g, w);
+    for (int r = 0; r < count; ++r) {
+      const QuantRow x = quant_row(rows + r * stride, cols);
+      const float sa = x.scales[g];
+      for (int s = 0; s < F::kScales; ++s) {
+        int32_t d[kTileRows] = {}, isum = 0;
+        for (int k = s * F::kGroup; k < (s + 1) * F::kGroup; ++k) {
+          const int16_t q = x.codes[g * 32 + k];
+          isum += q;
+          for (int c = 0; c < kTileRows; ++c) d[c] += int16_t(w.code[k][c] * q);  // |product| <= 128 * 127
+        }
+        for (int c = 0; c < kTileRows; ++c) {
+          const float t = float(d[c]) * w.scale[s][c];
+          acc[r][c] = fma_f32(t, sa, acc[r][c]);
+        }
+        if (F::kBias) {
+          const float scaled_sum = sa * float(isum);
+          for (int c = 0; c < kTileRows; ++c) acc[r][c] = fma_f32(w.bias[s][c], scaled_sum, acc[r][c]);
+        }
+      }
+    }
+  }
+}
+
+template <class F>
+static void dot_float_tile(const uint8_t* tile, int64_t cols, const float* x, int64_t stride, int count,
+                           float (*acc)[kTileRows]) {
+  float chain[kMaxRows][4][kTileRows];
+  std::memset(chain, 0, sizeof *chain * count);
+  for (int64_t k = 0; k < cols; ++k) {
+    float w[kTileRows];
+    for (int c = 0; c < kTileRows; ++c) w[c] = float_weight<F>(tile, k, c);
+    for (int r = 0; r < count; ++r) {
+      const float xk = x[r * stride + k];
+      float* chain_k = chain[r][k % 4];
+      for (int c = 0; c < kTileRows; ++c) chain_k[c] = fma_f32(w[c], xk, chain_k[c]);
+    }
+  }
+  for (int r = 0; r < count; ++r) {
+    for (int c = 0; c < kTileRows; ++c) {
+      acc[r][c] = ((chain[r][0][c] + chain[r][1][c]) + (chain[r][2][c] + chain[r][3][c])) + 0.0f;
+    }
+  }
+}
+
+}  // namespace invar::INVAR_ISA
