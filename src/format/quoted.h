@@ -1,0 +1,11 @@
+#pragma once
+// Names from hostile files inside messages: short, printable, in quotes.
+
+#include <string>
+#include <string_view>
+
+namespace invar {
+
+std::string quoted(std::string_view name);
+
+}  // namespace invar
