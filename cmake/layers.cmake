@@ -52,6 +52,7 @@ foreach(line IN LISTS layer_lines)
     target_link_libraries(${layer}_test PRIVATE invar_${layer} GTest::gmock GTest::gtest_main)
     target_compile_definitions(${layer}_test PRIVATE INVAR_TEST_DATA="${CMAKE_SOURCE_DIR}/test/data")
     add_test(NAME ${layer} COMMAND ${layer}_test)
+    set_tests_properties(${layer} PROPERTIES LABELS unit TIMEOUT 1200)
   endif()
 endforeach()
 

@@ -160,11 +160,12 @@ ThreadPool::ThreadPool(ThreadPoolOptions options) : impl_(std::make_unique<Impl>
   const UsableCores cores = usable_cores();
   impl_->threads = options.threads > 0 ? options.threads : cores.count;
   if (impl_->threads > cores.count) impl_->spin_ns = kCrowdedSpinNs;
-  const bool pin = impl_->threads <= cores.count && !cores.limited_by_quota;
+  // A pinned thread cannot move away from a neighbour, so pin only when a core is left for the threads
+  // outside the pool.
+  const bool pin = impl_->threads < cores.count && !cores.limited_by_quota;
   for (int worker = 1; worker < impl_->threads; ++worker) {
     impl_->workers.emplace_back([impl = impl_.get(), worker] { impl->worker_main(worker); });
-    // The caller stays free, so that it and the threads outside the pool can share what is left.
-    if (pin) {
+    if (pin) {  // the caller is never pinned
       const int core = cores.affinity[worker];
       if (core < CPU_SETSIZE) {
         cpu_set_t set;
