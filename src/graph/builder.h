@@ -1,5 +1,6 @@
 #pragma once
-// GraphBuilder: records a family's mathematics line by line. Each call appends one node and returns its value.
+// GraphBuilder: records a family's mathematics line by line. Each call appends one node and returns its
+// value.
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
-// Graph: a model as a flat list of plain nodes in execution order, recorded once by a family (models/) and never
-// changed after load. It names no cache, batch, device or thread: the number of tokens T and of logit rows L are
-// symbolic, attention names a KV group by number. Backends read it and decide how to run it.
+// Graph: a model as a flat list of plain nodes in execution order, recorded once by a family (models/) and
+// never changed after load. It names no cache, batch, device or thread: the number of tokens T and of logit
+// rows L are symbolic, attention names a KV group by number. Backends read it and decide how to run it.
 
 #include <cstdint>
 #include <string>
@@ -17,12 +17,12 @@ using WeightId = int32_t;
 inline constexpr int32_t kNone = -1;
 
 enum class Op : uint8_t {
-  kEmbed,       // tokens[T] -> [T, hidden]; weight: [vocab, hidden]
-  kRmsNorm,     // per row, or per head of head_dim where NormAttr says so; weight: vector
-  kLinear,      // x -> x W^T (+ bias); weight: [out, in]
-  kRope,        // rotates every head of x by its row's position
-  kAttend,      // in: q, k, v; appends k, v to the KV group, reads what was written; out: [T, heads * head_dim]
-  kAdd,         // residual: in[0] + in[1]
+  kEmbed,    // tokens[T] -> [T, hidden]; weight: [vocab, hidden]
+  kRmsNorm,  // per row, or per head of head_dim where NormAttr says so; weight: vector
+  kLinear,   // x -> x W^T (+ bias); weight: [out, in]
+  kRope,     // rotates every head of x by its row's position
+  kAttend,   // in: q, k, v; appends k, v to the KV group, reads what was written; out: [T, heads * head_dim]
+  kAdd,      // residual: in[0] + in[1]
   kGatedSilu,   // silu(in[0]) * in[1]
   kSelectRows,  // [T, n] -> [L, n]: the rows that want logits
 };
@@ -35,7 +35,8 @@ struct Value {
   Rows rows;
 };
 
-// A weight by its canonical name (Hugging Face's, without the trailing ".weight" removed: "model.norm.weight").
+// A weight by its canonical name (Hugging Face's, without the trailing ".weight" removed:
+// "model.norm.weight").
 struct Weight {
   enum class Kind : uint8_t { kMatrix, kVector };
   std::string name;
@@ -47,13 +48,20 @@ struct Weight {
   int32_t rotary_heads = 0;
 };
 
-struct NormAttr { float eps; int32_t head_dim; };  // head_dim 0: the whole row is one vector
-struct RopeAttr { int32_t rope; int32_t heads; int32_t head_dim; };
+struct NormAttr {
+  float eps;
+  int32_t head_dim;
+};  // head_dim 0: the whole row is one vector
+struct RopeAttr {
+  int32_t rope;
+  int32_t heads;
+  int32_t head_dim;
+};
 struct AttendAttr {
-  int32_t group;           // index into Graph::kv_groups
-  int32_t layer;           // layer inside the group
+  int32_t group;  // index into Graph::kv_groups
+  int32_t layer;  // layer inside the group
   int32_t heads, kv_heads, head_dim;
-  float scale;             // multiplies q.k
+  float scale;  // multiplies q.k
 };
 using Attr = std::variant<std::monostate, NormAttr, RopeAttr, AttendAttr>;
 
@@ -92,7 +100,8 @@ struct Graph {
   ValueId logits = kNone;
   int32_t vocab = 0;
 
-  // Every input is produced earlier, widths and weight shapes agree, sites are unique. For tests and after recording.
+  // Every input is produced earlier, widths and weight shapes agree, sites are unique. For tests and after
+  // recording.
   Status validate() const;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// WeightSet: where the bytes of a graph's weights lie, by WeightId. Borrowed views into the packed file; whoever
-// holds the file (models/Model) keeps them alive. Immutable after load, read by all threads.
+// WeightSet: where the bytes of a graph's weights lie, by WeightId. Borrowed views into the packed file;
+// whoever holds the file (models/Model) keeps them alive. Immutable after load, read by all threads.
 
 #include <span>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace invar {
 
 struct WeightSet {
-  std::vector<PackedMatrix> matrices;             // [weights]; data == nullptr for vectors
-  std::vector<std::span<const float>> vectors;    // [weights]; empty for matrices
+  std::vector<PackedMatrix> matrices;           // [weights]; data == nullptr for vectors
+  std::vector<std::span<const float>> vectors;  // [weights]; empty for matrices
 };
 
 }  // namespace invar

@@ -1,0 +1,95 @@
+#pragma once
+// StepPlan: a graph turned into the few phases that the CPU executor runs one after another. Made once by
+// make_step_plan(), immutable, owned by the executable. All offsets are bytes in the executable's scratch
+// block.
+//
+// Row ops go through a row one after another (row by row, in parallel over rows); linear nodes with the same
+// input are one phase over the concatenation of their tiles; an attention node is one phase. A phase reads
+// only what earlier phases wrote, row ops also what an earlier op of the same phase wrote for the same row.
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "graph/graph.h"
+#include "graph/weight_set.h"
+
+namespace invar {
+
+// Where the rows of an array lie.
+struct RowsRef {
+  enum class Place : uint8_t { kNone, kScratch, kWorker };
+  Place place = Place::kNone;
+  size_t offset = 0;  // in the scratch block, or in the row memory of each worker
+  size_t stride = 0;  // bytes from row to row; kWorker: 0, one row that lives within a phase
+};
+
+struct RowOp {
+  enum class Kind : uint8_t {
+    kRopeTable,  // out: cos [dim/2], sin [dim/2] of the row's position
+    kEmbed,
+    kRmsNorm,  // per vector of head_dim
+    kRope,     // in2: the table; out may be in
+    kKvWrite,  // in: k, in2: v
+    kAdd,
+    kGatedSilu,
+    kSelect,    // in has token rows, out logit rows
+    kQuantize,  // out: the quantized row
+    kCheckFinite,
+  };
+  Kind kind;
+  int32_t width = 0;  // floats of in (of out where there is no in)
+  RowsRef in, in2, out;
+  const PackedMatrix* table = nullptr;  // kEmbed
+  const float* weight = nullptr;        // kRmsNorm
+  float eps = 0;
+  int32_t heads = 0, head_dim = 0;
+  int32_t rope = kNone;
+  int32_t group = 0, layer = 0;
+};
+
+struct RowPhase {
+  Rows rows = Rows::kTokens;
+  std::vector<RowOp> ops;
+};
+
+// One linear node, or the two under a gated unit: tile t of gate and up are computed together.
+struct LinearPart {
+  const PackedMatrix* matrix = nullptr;  // the gate where there is an up
+  const PackedMatrix* up = nullptr;
+  const float* bias = nullptr;  // [channels] or nullptr
+  const float* up_bias = nullptr;
+  RowsRef out;
+  bool add_to_out = false;    // residual
+  bool check_finite = false;  // logits: nobody behind would notice NaN and infinity
+  int64_t first_tile = 0;     // in the concatenation of the phase
+};
+
+struct LinearPhase {
+  Rows rows = Rows::kTokens;
+  RowsRef x;  // fp32 rows, where a matrix is in a float form
+  RowsRef q;  // quantized rows, where a matrix is quantized
+  std::vector<LinearPart> parts;
+  int64_t tiles = 0;
+};
+
+struct AttendPhase {
+  RowsRef q, out;
+  AttendAttr attr{};
+};
+
+using Phase = std::variant<RowPhase, LinearPhase, AttendPhase>;
+
+struct StepPlan {
+  std::vector<Phase> phases;
+  size_t scratch_bytes = 0;
+  size_t worker_row_bytes = 0;  // row memory of each worker
+  RowsRef logits;
+};
+
+// Points into graph and weights. Errors name the weight that is missing or of a wrong shape.
+Result<StepPlan> make_step_plan(const Graph& graph, const WeightSet& weights, const ExecutableLimits& limits);
+
+}  // namespace invar

@@ -1,0 +1,109 @@
+#include "graph/builder.h"
+
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace invar {
+namespace {
+
+template <class T>
+T& at(std::vector<T>& items, int32_t i) {
+  CHECK(i >= 0 && size_t(i) < items.size());
+  return items[i];
+}
+
+// A width beyond int32 becomes 0, which validate() refuses.
+int32_t width_of(int64_t n) {
+  return n <= std::numeric_limits<int32_t>::max() ? int32_t(n) : 0;
+}
+
+// A name that was declared before gives the same weight: tied heads need no special case in a family.
+WeightId declare(Graph& graph, Weight weight) {
+  for (size_t i = 0; i < graph.weights.size(); i++) {
+    const Weight& known = graph.weights[i];
+    if (known.name != weight.name) continue;
+    CHECK(known.kind == weight.kind && known.rows == weight.rows && known.cols == weight.cols);
+    return WeightId(i);
+  }
+  graph.weights.push_back(std::move(weight));
+  return WeightId(graph.weights.size() - 1);
+}
+
+}  // namespace
+
+WeightId GraphBuilder::matrix(std::string name, int64_t rows, int64_t cols, int rotary_heads) {
+  return declare(graph_, {std::move(name), Weight::Kind::kMatrix, rows, cols, rotary_heads});
+}
+
+WeightId GraphBuilder::vector(std::string name, int64_t size, int rotary_heads) {
+  return declare(graph_, {std::move(name), Weight::Kind::kVector, size, 1, rotary_heads});
+}
+
+int GraphBuilder::rope(Rope rope) {
+  graph_.ropes.push_back(std::move(rope));
+  return int(graph_.ropes.size() - 1);
+}
+
+int GraphBuilder::kv_group(KvGroup group) {
+  group.layers = 0;
+  graph_.kv_groups.push_back(group);
+  return int(graph_.kv_groups.size() - 1);
+}
+
+ValueId GraphBuilder::append(Op op, const std::string& site, std::vector<ValueId> in, int32_t width,
+                             Rows rows, Attr attr, WeightId weight, WeightId bias) {
+  const ValueId out = ValueId(graph_.values.size());
+  graph_.values.push_back({width, rows});
+  graph_.nodes.push_back({op, site, std::move(in), out, weight, bias, attr});
+  return out;
+}
+
+ValueId GraphBuilder::embed(const std::string& site, WeightId table) {
+  return append(Op::kEmbed, site, {}, width_of(at(graph_.weights, table).cols), Rows::kTokens, {}, table);
+}
+
+ValueId GraphBuilder::rms_norm(const std::string& site, ValueId x, WeightId weight, float eps, int head_dim) {
+  const Value value = at(graph_.values, x);
+  return append(Op::kRmsNorm, site, {x}, value.width, value.rows, NormAttr{eps, head_dim}, weight);
+}
+
+ValueId GraphBuilder::linear(const std::string& site, ValueId x, WeightId weight, WeightId bias) {
+  return append(Op::kLinear, site, {x}, width_of(at(graph_.weights, weight).rows), at(graph_.values, x).rows,
+                {}, weight, bias);
+}
+
+ValueId GraphBuilder::rotate(const std::string& site, ValueId x, int rope, int heads, int head_dim) {
+  const Value value = at(graph_.values, x);
+  return append(Op::kRope, site, {x}, value.width, value.rows, RopeAttr{rope, heads, head_dim});
+}
+
+ValueId GraphBuilder::attend(const std::string& site, ValueId q, ValueId k, ValueId v, AttendAttr attr) {
+  attr.layer = at(graph_.kv_groups, attr.group).layers++;
+  return append(Op::kAttend, site, {q, k, v}, width_of(int64_t{attr.heads} * attr.head_dim), Rows::kTokens,
+                attr);
+}
+
+ValueId GraphBuilder::add(const std::string& site, ValueId x, ValueId y) {
+  const Value value = at(graph_.values, x);
+  return append(Op::kAdd, site, {x, y}, value.width, value.rows, {});
+}
+
+ValueId GraphBuilder::gated_silu(const std::string& site, ValueId gate, ValueId up) {
+  const Value value = at(graph_.values, gate);
+  return append(Op::kGatedSilu, site, {gate, up}, value.width, value.rows, {});
+}
+
+ValueId GraphBuilder::select_logit_rows(const std::string& site, ValueId x) {
+  return append(Op::kSelectRows, site, {x}, at(graph_.values, x).width, Rows::kLogits, {});
+}
+
+Result<Graph> GraphBuilder::finish(ValueId logits, int32_t vocab) && {
+  graph_.logits = logits;
+  graph_.vocab = vocab;
+  RETURN_IF_ERROR(graph_.validate());
+  return std::move(graph_);
+}
+
+}  // namespace invar
