@@ -1,0 +1,158 @@
+# Sourced by ./invar: `./invar test` and its options. Expects ROOT, prepare and build_release.
+
+test_usage() {
+  cat <<'T'
+usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--clients] [--soak HOURS]
+
+  (no option)        builds everything and runs the core tests: unit tests, oracles, exactness, command line
+  --filter REGEX     only the test programs whose name matches
+  --sanitize         unit tests under AddressSanitizer + UBSan, then those with threads under ThreadSanitizer
+  --fuzz SECONDS     every fuzz target for SECONDS
+  --clients          real clients against the server (none yet)
+  --soak HOURS       long load on the server (not there yet)
+
+Exit code 0 only if everything that was asked for ran and passed.
+T
+}
+
+# Sums of a ctest run, from its log: test cases of the gtest programs, and one for each other test.
+summarize() { # LOG
+  awk '
+    /^[0-9]+\/[0-9]+ Test(ing)?: / { name = $NF; cases = 0 }
+    /^\[  PASSED  \] [0-9]+ tests?\./ { passed += $4; cases += $4 }
+    /^\[  FAILED  \] [0-9]+ tests?, listed below:/ { failed += $4; cases += $4 }
+    /^\[  SKIPPED \] [0-9]+ tests?, listed below:/ { skipped += $4 }
+    /^Test Passed\.$/ { if (cases == 0) passed++ }
+    /^Test Failed\.$/ || /^Test (time|Timeout)/ && /timeout/ { if (cases == 0) failed++ }
+    END { printf "%d %d %d\n", passed, failed, skipped }' "$1"
+}
+
+# Runs ctest in build/PRESET with its arguments and adds to total_passed, total_failed, total_skipped.
+run_ctest() { # PRESET ARGUMENT ...
+  local preset=$1 status=0 counts log
+  shift
+  log=$ROOT/build/$preset/Testing/Temporary/LastTest.log
+  rm -f "$log"
+  (cd "$ROOT" && ctest --test-dir "build/$preset" --output-on-failure --no-tests=error "$@") </dev/null || status=$?
+  read -r -a counts < <(summarize "$log" 2>/dev/null || echo 0 0 0)
+  total_passed=$((total_passed + counts[0]))
+  total_failed=$((total_failed + counts[1]))
+  total_skipped=$((total_skipped + counts[2]))
+  # A crash or a time-out leaves no line with a number.
+  if ((status != 0 && counts[1] == 0)); then total_failed=$((total_failed + 1)); fi
+  if ((counts[2] > 0)); then
+    say "$preset: ${counts[2]} test cases were not run on this machine:"
+    awk '/^\[  SKIPPED \] .*\.[A-Za-z0-9_\/]+$/ && !seen[$4]++ { print "    " $4 }' "$log" >&2
+  fi
+  return "$status"
+}
+
+core_tests() {
+  prepare build test
+  build_release all || return 1
+  "$ROOT/packaging/fetch_model.sh" || return 1
+  "$ROOT/test/fetch_tokenizers.sh" || return 1
+  run_ctest release "${ctest_filter[@]}"
+}
+
+# The unit tests of these folders; sanitized kernels run a shorter list of shapes (INVAR_TEST_REDUCED).
+asan_folders='base tensor format kv kernels sampling engine text graph models'
+tsan_folders='base engine'
+
+sanitized() { # PRESET FOLDER ...
+  local preset=$1 folder targets=() names=
+  shift
+  for folder in "$@"; do
+    compgen -G "$ROOT/src/$folder/*_test.cc" >/dev/null || continue
+    targets+=("${folder}_test")
+    names+=${names:+|}$folder
+  done
+  build_preset "$preset" "${targets[@]}" || return 1
+  INVAR_TEST_REDUCED=1 ASAN_OPTIONS=detect_stack_use_after_return=0 TSAN_OPTIONS=halt_on_error=1 \
+    run_ctest "$preset" -R "^($names)\$"
+}
+
+sanitize_tests() {
+  prepare build sanitize
+  local status=0
+  # shellcheck disable=SC2086
+  sanitized asan $asan_folders || status=1
+  # shellcheck disable=SC2086
+  sanitized tsan $tsan_folders || status=1
+  return "$status"
+}
+
+fuzz_tests() { # SECONDS
+  prepare build sanitize
+  local source name status=0 corpus targets=()
+  for source in "$ROOT"/test/fuzz/*.cc; do
+    [[ -e $source ]] || fail "no fuzz targets in test/fuzz"
+    name=${source##*/}
+    targets+=("fuzz_${name%.cc}")
+  done
+  [[ $CXX_COMPILER == clang* ]] || fail "fuzzing needs clang"
+  build_preset fuzz "${targets[@]}" || return 1
+  for name in "${targets[@]}"; do
+    corpus=$ROOT/build/fuzz/corpus/$name
+    mkdir -p "$corpus"
+    local seeds=()
+    [[ -d $ROOT/test/fuzz/seeds/${name#fuzz_} ]] && seeds=("$ROOT/test/fuzz/seeds/${name#fuzz_}")
+    say "$name for $1 s"
+    if "$ROOT/build/fuzz/test/$name" -max_total_time="$1" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+      -artifact_prefix="$corpus/" "$corpus" "${seeds[@]}" </dev/null >"$ROOT/build/fuzz/$name.log" 2>&1; then
+      tail -n 8 "$ROOT/build/fuzz/$name.log" | grep -E 'number_of_executed_units|peak_rss' >&2 || :
+      total_passed=$((total_passed + 1))
+    else
+      tail -n 40 "$ROOT/build/fuzz/$name.log" >&2
+      total_failed=$((total_failed + 1))
+      status=1
+    fi
+  done
+  return "$status"
+}
+
+is_count() { [[ ${1:-} =~ ^[1-9][0-9]*$ ]]; }
+
+run_tests() {
+  local total_passed=0 total_failed=0 total_skipped=0 status=0 ctest_filter=() steps=() step fuzz_seconds=0
+  while (($# > 0)); do
+    case $1 in
+      --help | -h) test_usage && return 0 ;;
+      --sanitize) steps+=(sanitize) ;;
+      --clients) steps+=(clients) ;;
+      --fuzz)
+        is_count "${2:-}" || { echo "invar: --fuzz needs a number of seconds, for example --fuzz 60" >&2 && return 2; }
+        fuzz_seconds=$2 steps+=(fuzz)
+        shift
+        ;;
+      --soak)
+        echo "invar: --soak is not there yet: it arrives with the server" >&2
+        return 2
+        ;;
+      --filter)
+        [[ -n ${2:-} ]] || { echo "invar: --filter needs a regular expression, for example --filter kernels" >&2 && return 2; }
+        ctest_filter=(-R "$2")
+        shift
+        ;;
+      *)
+        echo "invar: unknown option $1 of test" >&2
+        test_usage >&2
+        return 2
+        ;;
+    esac
+    shift
+  done
+  ((${#steps[@]} > 0)) || steps=(core)
+  for step in "${steps[@]}"; do
+    case $step in
+      core) core_tests || status=1 ;;
+      sanitize) sanitize_tests || status=1 ;;
+      fuzz) fuzz_tests "$fuzz_seconds" || status=1 ;;
+      clients) echo "no client tests yet: they arrive with the server" ;;
+    esac
+  done
+  if ((status != 0 && total_failed == 0)); then total_failed=1; fi # a build or a download that failed
+  ((total_skipped == 0)) || echo "$total_skipped not run"
+  echo "$total_passed passed, $total_failed failed"
+  return "$status"
+}
