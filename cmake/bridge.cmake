@@ -1,20 +1,44 @@
 # bridge/: the one Rust static library. Cargo runs with the committed lock file; its dependency file tells ninja when.
-find_program(CARGO cargo REQUIRED)
-set(bridge_target_dir ${CMAKE_SOURCE_DIR}/build/bridge)   # shared by all presets: the crates compile once
-if(INVAR_BRIDGE_PROFILE STREQUAL "release")
-  set(bridge_lib ${bridge_target_dir}/release/libbridge.a)
-else()
-  set(bridge_lib ${bridge_target_dir}/${INVAR_BRIDGE_PROFILE}/libbridge.a)
+
+# The first cargo that is new enough: Debian's plain one is not, its cargo-web is, rustup's is outside the system paths.
+set(bridge_cargo_minimum 1.87)
+foreach(dir IN ITEMS "" $ENV{CARGO_HOME}/bin $ENV{HOME}/.cargo/bin)
+  if(INVAR_CARGO)
+    break()
+  endif()
+  if(dir STREQUAL "")
+    find_program(bridge_candidate cargo NO_CACHE)
+  else()
+    find_program(bridge_candidate cargo PATHS ${dir} NO_DEFAULT_PATH NO_CACHE)
+  endif()
+  if(bridge_candidate)
+    execute_process(COMMAND ${bridge_candidate} --version OUTPUT_VARIABLE bridge_version ERROR_QUIET)
+    string(REGEX MATCH "[0-9]+\\.[0-9]+" bridge_version "${bridge_version}")
+    if(bridge_version VERSION_GREATER_EQUAL bridge_cargo_minimum)
+      set(INVAR_CARGO ${bridge_candidate} CACHE FILEPATH "cargo ${bridge_cargo_minimum} or newer")
+    endif()
+  endif()
+  unset(bridge_candidate)
+endforeach()
+if(NOT INVAR_CARGO)
+  message(FATAL_ERROR "no cargo >= ${bridge_cargo_minimum} on PATH or in ~/.cargo/bin; "
+                      "on Debian 12: apt-get install rustc-web cargo-web")
 endif()
-string(REPLACE ".a" ".d" bridge_dep ${bridge_lib})
+
+set(bridge_target_dir ${CMAKE_SOURCE_DIR}/build/bridge)   # shared by all presets: the crates compile once
+set(bridge_lib ${bridge_target_dir}/${INVAR_BRIDGE_PROFILE}/libbridge.a)
+string(REGEX REPLACE "\\.a$" ".d" bridge_dep ${bridge_lib})
 add_custom_command(
   OUTPUT ${bridge_lib}
   COMMAND ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${bridge_target_dir}
-          ${CARGO} build --locked --profile ${INVAR_BRIDGE_PROFILE} --manifest-path ${CMAKE_SOURCE_DIR}/bridge/Cargo.toml
+          ${INVAR_CARGO} build --quiet --locked --profile ${INVAR_BRIDGE_PROFILE}
+          --manifest-path ${CMAKE_SOURCE_DIR}/bridge/Cargo.toml
+  # Cargo leaves a library that is up to date alone; ninja then wants to see a new time.
+  COMMAND ${CMAKE_COMMAND} -E touch ${bridge_lib}
   DEPENDS ${CMAKE_SOURCE_DIR}/bridge/Cargo.toml ${CMAKE_SOURCE_DIR}/bridge/Cargo.lock
   DEPFILE ${bridge_dep}
   USES_TERMINAL
-  COMMENT "cargo build bridge (${INVAR_BRIDGE_PROFILE})")
+  COMMENT "cargo build bridge (${INVAR_BRIDGE_PROFILE}): minutes the first time")
 add_custom_target(bridge_build DEPENDS ${bridge_lib})
 add_library(bridge INTERFACE)
 add_dependencies(bridge bridge_build)

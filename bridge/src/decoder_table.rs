@@ -1,0 +1,137 @@
+//! The bytes of every token id, so that a stream of ids becomes text by a table walk outside.
+
+use crate::{Failure, Kind, Outcome};
+use serde_json::Value;
+use std::collections::HashMap;
+use tokenizers::Tokenizer;
+
+/// Flags of one id.
+pub(crate) const CONTROL: u8 = 1; // hidden when special tokens are skipped
+pub(crate) const RAW_BYTE: u8 = 2; // one byte of a byte-fallback run
+pub(crate) const KNOWN: u8 = 4; // the id exists in the vocabulary
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Rules {
+    byte_level: bool,
+    byte_fallback: bool,
+    /// Blank written as this in pieces.
+    blank: Option<String>,
+    /// Blanks to take off the front of a whole text.
+    pub strip_start: u8,
+}
+
+/// What the library's decoder does, in terms of a table; unusual decoders are refused.
+pub(crate) fn rules(tokenizer: &Tokenizer) -> Outcome<Rules> {
+    let mut rules = Rules::default();
+    let decoder = serde_json::to_value(tokenizer.get_decoder()).map_err(|e| e.to_string())?;
+    let steps = match decoder["decoders"].as_array() {
+        Some(steps) => steps.clone(),
+        None => vec![decoder],
+    };
+    for step in &steps {
+        let known = match step["type"].as_str() {
+            Some("ByteLevel") => {
+                rules.byte_level = true;
+                true
+            }
+            Some("ByteFallback") => {
+                rules.byte_fallback = true;
+                true
+            }
+            Some("Fuse") => true,
+            Some("Replace") => {
+                rules.blank = step["pattern"]["String"].as_str().map(str::to_string);
+                rules.blank.is_some() && step["content"] == " "
+            }
+            Some("Strip") => {
+                rules.strip_start = step["start"].as_u64().unwrap_or(0).min(255) as u8;
+                step["content"] == " " && step["stop"] == 0
+            }
+            Some("Metaspace") => {
+                rules.blank = step["replacement"].as_str().map(str::to_string);
+                rules.strip_start = u8::from(step["prepend_scheme"] != "never");
+                rules.blank.is_some()
+            }
+            _ => false,
+        };
+        if !known {
+            let name = if *step == Value::Null { "null".to_string() } else { step.to_string() };
+            return Err(Failure::new(Kind::Unsupported, format!("tokenizer.json: decoder {name} is not supported")));
+        }
+    }
+    Ok(rules)
+}
+
+pub(crate) struct Table {
+    pub bytes: Vec<u8>,
+    /// Token i is bytes[offsets[i] .. offsets[i + 1]].
+    pub offsets: Vec<u32>,
+    pub flags: Vec<u8>,
+}
+
+/// Ids above the entries of a sane vocabulary would only make the table large.
+const MAX_ID: u32 = 1 << 24;
+
+pub(crate) fn build(tokenizer: &Tokenizer, rules: &Rules) -> Outcome<Table> {
+    let vocabulary = tokenizer.get_vocab(true);
+    let added = tokenizer.get_added_tokens_decoder();
+    let size = vocabulary.values().chain(added.keys()).map(|id| id.saturating_add(1)).max().unwrap_or(0);
+    if size == 0 || size > MAX_ID {
+        return Err(Failure::new(Kind::Input, format!("tokenizer: {size} ids is no sane vocabulary")));
+    }
+    let letters = byte_letters();
+    let mut pieces: Vec<(Vec<u8>, u8)> = vec![(Vec::new(), 0); size as usize];
+    for (piece, id) in &vocabulary {
+        pieces[*id as usize] = piece_bytes(piece, rules, &letters);
+    }
+    for (id, token) in &added {
+        // Added tokens are text already, except that SentencePiece writes its blank in them too.
+        let text = match &rules.blank {
+            Some(blank) => token.content.replace(blank.as_str(), " "),
+            None => token.content.clone(),
+        };
+        pieces[*id as usize] = (text.into_bytes(), KNOWN | if token.special { CONTROL } else { 0 });
+    }
+    let mut table = Table { bytes: Vec::new(), offsets: vec![0], flags: Vec::with_capacity(pieces.len()) };
+    for (bytes, flags) in pieces {
+        table.bytes.extend_from_slice(&bytes);
+        let end =
+            u32::try_from(table.bytes.len()).map_err(|_| "tokenizer: more than 4 GiB of token text".to_string())?;
+        table.offsets.push(end);
+        table.flags.push(flags);
+    }
+    Ok(table)
+}
+
+fn piece_bytes(piece: &str, rules: &Rules, letters: &HashMap<char, u8>) -> (Vec<u8>, u8) {
+    if rules.byte_level {
+        let bytes: Option<Vec<u8>> = piece.chars().map(|c| letters.get(&c).copied()).collect();
+        return (bytes.unwrap_or_else(|| piece.as_bytes().to_vec()), KNOWN);
+    }
+    if rules.byte_fallback && piece.len() == 6 && piece.starts_with("<0x") && piece.ends_with('>') {
+        if let Some(byte) = piece.get(3..5).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            return (vec![byte], KNOWN | RAW_BYTE);
+        }
+    }
+    let text = match &rules.blank {
+        Some(blank) => piece.replace(blank.as_str(), " "),
+        None => piece.to_string(),
+    };
+    (text.into_bytes(), KNOWN)
+}
+
+/// The printable letters that byte-level BPE writes bytes with: printable Latin-1 stands for itself, the other bytes in
+/// ascending order for U+0100 and up.
+fn byte_letters() -> HashMap<char, u8> {
+    let mut next = 0x100u32;
+    let mut letters = HashMap::with_capacity(256);
+    for byte in 0..=255u8 {
+        if matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF) {
+            letters.insert(char::from(byte), byte);
+        } else {
+            letters.extend(char::from_u32(next).map(|letter| (letter, byte)));
+            next += 1;
+        }
+    }
+    letters
+}

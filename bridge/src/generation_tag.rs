@@ -1,0 +1,105 @@
+//! The block tag `{% generation %} ... {% endgeneration %}`, which only the reference renderer of chat templates knows.
+//! It marks what the assistant said. Here it becomes a call block around a function of ours, which has the same scope
+//! rules; the renderer then sees where the blocks ended up.
+
+/// The function that the rewritten tag calls.
+pub(crate) const FUNCTION: &str = "iv_generation_block";
+
+/// The source with line ends as Jinja reads them and the tag rewritten. Text outside tags, comments and raw blocks stays.
+pub(crate) fn rewrite(source: &str) -> String {
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source.as_str();
+    while let Some(open) = rest.find('{') {
+        let (text, tail) = rest.split_at(open);
+        out.push_str(text);
+        let length = match tail.as_bytes().get(1) {
+            Some(b'#') => tail.find("#}").map_or(tail.len(), |end| end + 2),
+            Some(b'{') => expression_end(tail, "}}"),
+            Some(b'%') => expression_end(tail, "%}"),
+            _ => 1,
+        };
+        let (tag, after) = tail.split_at(length);
+        rest = after;
+        if !tag.starts_with("{%") {
+            out.push_str(tag);
+            continue;
+        }
+        let (name, place) = tag_name(tag);
+        match name {
+            "generation" => {
+                out.push_str(&tag[..place]);
+                out.push_str(&format!("call {FUNCTION}()"));
+                out.push_str(&tag[place + name.len()..]);
+            }
+            "endgeneration" => {
+                out.push_str(&tag[..place]);
+                out.push_str("endcall");
+                out.push_str(&tag[place + name.len()..]);
+            }
+            "raw" => {
+                let body = raw_end(rest);
+                out.push_str(tag);
+                out.push_str(&rest[..body]);
+                rest = &rest[body..];
+            }
+            _ => out.push_str(tag),
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Length of a tag up to and with its end marker; the marker does not count inside strings and brackets.
+fn expression_end(tag: &str, marker: &str) -> usize {
+    let bytes = tag.as_bytes();
+    let mut depth = 0usize;
+    let mut at = 2;
+    while at < bytes.len() {
+        match bytes[at] {
+            quote @ (b'"' | b'\'') => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != quote {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+            }
+            _ if depth == 0 && tag.is_char_boundary(at) && tag[at..].starts_with(marker) => return at + 2,
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    tag.len()
+}
+
+/// The tag's only word and where it starts; an empty word when there is more in the tag than one word.
+fn tag_name(tag: &str) -> (&str, usize) {
+    let inner = tag.strip_suffix("%}").unwrap_or(tag);
+    let inner = inner.strip_suffix(['-', '+']).unwrap_or(inner);
+    let start = 2 + usize::from(matches!(tag.as_bytes().get(2), Some(b'-' | b'+')));
+    let body = inner.get(start..).unwrap_or("");
+    let word = body.trim();
+    let place = start + (body.len() - body.trim_start().len());
+    if word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        (word, place)
+    } else {
+        ("", place)
+    }
+}
+
+/// Where the `{% endraw %}` tag starts.
+fn raw_end(text: &str) -> usize {
+    let mut from = 0;
+    while let Some(found) = text[from..].find("{%") {
+        let at = from + found;
+        let body = text[at + 2..].trim_start_matches(['-', '+']).trim_start();
+        if let Some(tail) = body.strip_prefix("endraw") {
+            if tail.trim_start().trim_start_matches(['-', '+']).starts_with("%}") {
+                return at;
+            }
+        }
+        from = at + 2;
+    }
+    text.len()
+}

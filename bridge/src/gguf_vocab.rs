@@ -1,0 +1,157 @@
+//! Builds a tokenizer from the vocabulary arrays of a GGUF file.
+
+use crate::pre_tokenizers::{self, PreTokenizer};
+use crate::spm_merges::merges_from_scores;
+use crate::{input, Failure, Kind, Outcome};
+use serde_json::{json, Value};
+use tokenizers::models::bpe::{Vocab, BPE};
+use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
+
+// tokenizer.ggml.token_type
+const NORMAL: i32 = 1;
+const UNKNOWN: i32 = 2;
+const CONTROL: i32 = 3;
+const USER_DEFINED: i32 = 4;
+
+/// A part of the pipeline from the description that a tokenizer.json would hold.
+macro_rules! part {
+    ($kind:ty, $description:expr) => {
+        serde_json::from_value::<$kind>($description).map_err(|e| Failure::new(Kind::Panic, e.to_string()))
+    };
+}
+
+pub(crate) struct GgufVocab<'a> {
+    pub model: &'a str,
+    pub pre: &'a str,
+    pub tokens: Vec<&'a str>,
+    pub types: Vec<i32>,
+    pub scores: Vec<f32>,
+    pub merges: Vec<&'a str>,
+    pub space_prefix: bool,
+}
+
+/// The tokenizer, and whether a file of this kind wants BOS in front when it does not say.
+pub(crate) fn build(vocab: &GgufVocab) -> Outcome<(Tokenizer, bool)> {
+    if vocab.tokens.is_empty() {
+        return input("tokenizer.ggml.tokens is empty");
+    }
+    if vocab.types.len() != vocab.tokens.len() {
+        return input(format!(
+            "tokenizer.ggml.token_type has {} entries for {} tokens",
+            vocab.types.len(),
+            vocab.tokens.len()
+        ));
+    }
+    let (mut tokenizer, add_bos) = match vocab.model {
+        "gpt2" => byte_level(vocab)?,
+        "llama" => (sentence_piece(vocab)?, true),
+        other => {
+            return Err(Failure::new(
+                Kind::Unsupported,
+                format!("tokenizer.ggml.model '{other}' is not supported (known: gpt2, llama)"),
+            ))
+        }
+    };
+    let of_type = |wanted: &'static [i32], special: bool| {
+        let pairs = vocab.tokens.iter().zip(&vocab.types);
+        pairs
+            .filter(|(token, kind)| wanted.contains(kind) && !token.is_empty())
+            .map(|(token, _)| AddedToken::from(token.to_string(), special).normalized(false))
+            .collect::<Vec<_>>()
+    };
+    tokenizer.add_special_tokens(of_type(&[UNKNOWN, CONTROL], true)).map_err(|e| e.to_string())?;
+    // User-defined tokens are ordinary text that must stay whole; "skip special tokens" never hides them.
+    tokenizer.add_tokens(of_type(&[USER_DEFINED], false)).map_err(|e| e.to_string())?;
+    Ok((tokenizer, add_bos))
+}
+
+fn ids_of(tokens: &[&str]) -> Outcome<Vocab> {
+    let mut ids = Vocab::with_capacity(tokens.len());
+    for (id, token) in tokens.iter().enumerate().filter(|(_, token)| !token.is_empty()) {
+        if let Some(first) = ids.insert(token.to_string(), id as u32) {
+            return input(format!("tokenizer.ggml.tokens: '{token}' appears twice, as ids {first} and {id}"));
+        }
+    }
+    Ok(ids)
+}
+
+fn byte_level(vocab: &GgufVocab) -> Outcome<(Tokenizer, bool)> {
+    let Some(pre) = pre_tokenizers::find(vocab.pre) else {
+        let message = match vocab.pre {
+            "" => "tokenizer.ggml.pre is missing; without it the cut of the text is unknown".to_string(),
+            name => format!("tokenizer.ggml.pre '{name}' is not supported (known: {})", pre_tokenizers::known_names()),
+        };
+        return Err(Failure::new(Kind::Unsupported, message));
+    };
+    let mut merges = Vec::with_capacity(vocab.merges.len());
+    for (index, merge) in vocab.merges.iter().enumerate() {
+        match merge.split_once(' ') {
+            Some((left, right)) if !left.is_empty() && !right.is_empty() => {
+                merges.push((left.to_string(), right.to_string()))
+            }
+            _ => return input(format!("tokenizer.ggml.merges[{index}] is not two pieces with a space between")),
+        }
+    }
+    let model = BPE::builder()
+        .vocab_and_merges(ids_of(&vocab.tokens)?, merges)
+        .ignore_merges(pre.ignore_merges)
+        .build()
+        .map_err(|e| format!("tokenizer.ggml.merges: {e}"))?;
+    let mut tokenizer = Tokenizer::new(model);
+    if pre.nfc {
+        set_normalizer(&mut tokenizer, json!({"type": "NFC"}))?;
+    }
+    tokenizer.with_pre_tokenizer(Some(part!(PreTokenizerWrapper, pre_tokenizer_json(pre))?));
+    let decoder = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    tokenizer.with_decoder(Some(part!(DecoderWrapper, decoder)?));
+    Ok((tokenizer, pre.add_bos))
+}
+
+fn pre_tokenizer_json(pre: &PreTokenizer) -> Value {
+    let mut steps: Vec<Value> = pre
+        .splits
+        .iter()
+        .map(|regex| json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false}))
+        .collect();
+    steps.push(json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}));
+    json!({"type": "Sequence", "pretokenizers": steps})
+}
+
+fn sentence_piece(vocab: &GgufVocab) -> Outcome<Tokenizer> {
+    if vocab.scores.len() != vocab.tokens.len() {
+        return input(format!(
+            "tokenizer.ggml.scores has {} entries for {} tokens",
+            vocab.scores.len(),
+            vocab.tokens.len()
+        ));
+    }
+    if let Some(id) = vocab.scores.iter().position(|score| score.is_nan()) {
+        return input(format!("tokenizer.ggml.scores[{id}] is not a number"));
+    }
+    let merges =
+        merges_from_scores(&vocab.tokens, &vocab.scores, |id| matches!(vocab.types[id], NORMAL | USER_DEFINED))?;
+    let mut builder =
+        BPE::builder().vocab_and_merges(ids_of(&vocab.tokens)?, merges).byte_fallback(true).fuse_unk(true);
+    if let Some(id) = vocab.types.iter().position(|kind| *kind == UNKNOWN) {
+        builder = builder.unk_token(vocab.tokens[id].to_string());
+    }
+    let mut tokenizer = Tokenizer::new(builder.build().map_err(|e| format!("tokenizer.ggml.tokens: {e}"))?);
+    let mut steps = vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})];
+    let mut decoders = vec![
+        json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
+        json!({"type": "ByteFallback"}),
+        json!({"type": "Fuse"}),
+    ];
+    if vocab.space_prefix {
+        steps.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    set_normalizer(&mut tokenizer, json!({"type": "Sequence", "normalizers": steps}))?;
+    tokenizer.with_decoder(Some(part!(DecoderWrapper, json!({"type": "Sequence", "decoders": decoders}))?));
+    Ok(tokenizer)
+}
+
+fn set_normalizer(tokenizer: &mut Tokenizer, description: Value) -> Outcome<()> {
+    tokenizer.with_normalizer(Some(part!(NormalizerWrapper, description)?)).map_err(|e| e.to_string())?;
+    Ok(())
+}

@@ -1,0 +1,404 @@
+//! What templates expect from Python: `json.dumps`, the text of floats, `strftime`.
+
+use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::{Error, ErrorKind, State};
+
+/// Bytes of JSON that cost one unit of fuel.
+const BYTES_PER_FUEL: u64 = 16;
+const MAX_DEPTH: usize = 192;
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message.into())
+}
+
+/// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`: json.dumps with those arguments.
+pub(crate) fn tojson(state: &State, value: &Value, rest: Rest<Value>) -> Result<Value, Error> {
+    let mut positional: &[Value] = &rest;
+    let mut named = None;
+    if let Some((last, others)) = positional.split_last().filter(|(last, _)| last.is_kwargs()) {
+        named = Some(Kwargs::try_from(last.clone())?);
+        positional = others;
+    }
+    const NAMES: [&str; 4] = ["ensure_ascii", "indent", "separators", "sort_keys"];
+    if positional.len() > NAMES.len() {
+        return Err(Error::new(ErrorKind::TooManyArguments, "tojson takes four arguments at most"));
+    }
+    let mut arguments: [Option<Value>; 4] = std::array::from_fn(|i| positional.get(i).cloned());
+    if let Some(named) = named {
+        for (argument, name) in arguments.iter_mut().zip(NAMES) {
+            if let Some(value) = named.get::<Option<Value>>(name)? {
+                *argument = Some(value);
+            }
+        }
+        named.assert_all_used()?;
+    }
+    let [ascii, indent, separators, sort_keys] = arguments.map(|a| a.filter(|v| !v.is_none() && !v.is_undefined()));
+    let indent = match indent {
+        None => None,
+        Some(value) => Some(match value.as_str() {
+            Some(text) => text.to_string(),
+            None => " ".repeat(usize::try_from(i64::try_from(value)?.clamp(0, 64)).unwrap_or(0)),
+        }),
+    };
+    let (item, key) = match separators {
+        None if indent.is_some() => (",".to_string(), ": ".to_string()),
+        None => (", ".to_string(), ": ".to_string()),
+        Some(pair) => {
+            let parts: Vec<Value> = pair.try_iter()?.collect();
+            match parts.as_slice() {
+                [item, key] if item.as_str().is_some() && key.as_str().is_some() => (item.to_string(), key.to_string()),
+                _ => return Err(invalid("tojson: separators must be two strings")),
+            }
+        }
+    };
+    let mut writer = JsonWriter {
+        state,
+        ascii: ascii.is_some_and(|v| v.is_true()),
+        sort: sort_keys.is_some_and(|v| v.is_true()),
+        indent,
+        item,
+        key,
+        out: String::new(),
+        charged: 0,
+    };
+    writer.write(value, 0)?;
+    Ok(Value::from(writer.out))
+}
+
+struct JsonWriter<'a, 'b, 'c> {
+    state: &'a State<'b, 'c>,
+    ascii: bool,
+    sort: bool,
+    indent: Option<String>,
+    item: String,
+    key: String,
+    out: String,
+    charged: usize,
+}
+
+impl JsonWriter<'_, '_, '_> {
+    fn write(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            return Err(invalid("tojson: nesting too deep"));
+        }
+        // Paid as it grows, so that a value that is shared many times cannot blow up before the bill.
+        let grown = (self.out.len() - self.charged) as u64 / BYTES_PER_FUEL;
+        if grown > 0 {
+            self.state.consume_fuel(grown)?;
+            self.charged = self.out.len();
+        }
+        match value.kind() {
+            ValueKind::None => self.out.push_str("null"),
+            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => self.out.push_str(&number(value)?),
+            ValueKind::String => write_string(value.as_str().unwrap_or_default(), self.ascii, &mut self.out),
+            ValueKind::Seq | ValueKind::Iterable => {
+                let items: Vec<Value> = value.try_iter()?.collect();
+                self.group('[', ']', items.len(), depth, |writer, i| writer.write(&items[i], depth + 1))?;
+            }
+            ValueKind::Map => {
+                let mut entries = Vec::new();
+                for key in value.try_iter()? {
+                    let member = value.get_item(&key)?;
+                    entries.push((key_text(&key)?, member));
+                }
+                if self.sort {
+                    entries.sort_by(|a, b| a.0.cmp(&b.0));
+                }
+                self.group('{', '}', entries.len(), depth, |writer, i| {
+                    write_string(&entries[i].0, writer.ascii, &mut writer.out);
+                    writer.out.push_str(&writer.key);
+                    writer.write(&entries[i].1, depth + 1)
+                })?;
+            }
+            kind => return Err(invalid(format!("tojson: a value of type {kind} is not JSON serializable"))),
+        }
+        Ok(())
+    }
+
+    fn group(
+        &mut self,
+        open: char,
+        close: char,
+        count: usize,
+        depth: usize,
+        mut write_item: impl FnMut(&mut Self, usize) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.out.push(open);
+        for i in 0..count {
+            if i > 0 {
+                self.out.push_str(&self.item);
+            }
+            self.new_line(depth + 1);
+            write_item(self, i)?;
+        }
+        if count > 0 {
+            self.new_line(depth);
+        }
+        self.out.push(close);
+        Ok(())
+    }
+
+    fn new_line(&mut self, depth: usize) {
+        if let Some(indent) = &self.indent {
+            self.out.push('\n');
+            for _ in 0..depth {
+                self.out.push_str(indent);
+            }
+        }
+    }
+}
+
+fn number(value: &Value) -> Result<String, Error> {
+    if value.is_integer() {
+        return Ok(value.to_string());
+    }
+    let float = f64::try_from(value.clone())?;
+    Ok(if float.is_nan() {
+        "NaN".into()
+    } else if float.is_infinite() {
+        if float > 0.0 {
+            "Infinity".into()
+        } else {
+            "-Infinity".into()
+        }
+    } else {
+        float_text(float)
+    })
+}
+
+fn key_text(key: &Value) -> Result<String, Error> {
+    match key.kind() {
+        ValueKind::String => Ok(key.as_str().unwrap_or_default().to_string()),
+        ValueKind::None => Ok("null".into()),
+        ValueKind::Bool => Ok(if key.is_true() { "true" } else { "false" }.into()),
+        ValueKind::Number => number(key),
+        kind => Err(invalid(format!("tojson: a key of type {kind} is not JSON serializable"))),
+    }
+}
+
+/// repr(float): the shortest digits that read back the same; an exponent below 1e-4 and from 1e16 on.
+fn float_text(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if value != 0.0 && !(-4..16).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{digits}e{sign}{:02}", exponent.abs());
+    }
+    let plain = format!("{value}");
+    if plain.contains('.') {
+        plain
+    } else {
+        plain + ".0"
+    }
+}
+
+fn write_string(text: &str, ascii: bool, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            c if c < ' ' || (ascii && c > '~') => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// strftime in the C locale. `seconds` is the wall clock to show, in seconds since 1970-01-01 00:00.
+pub(crate) fn strftime(seconds: i64, format: &str) -> String {
+    let time = Civil::new(seconds);
+    let mut out = String::new();
+    let mut chars = format.chars();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        let mut directive = chars.next();
+        // glibc's flags: '-' no padding, '_' blanks, '0' zeros, '^' upper case.
+        let mut flag = None;
+        while let Some(f @ ('-' | '_' | '0' | '^')) = directive {
+            flag = Some(f);
+            directive = chars.next();
+        }
+        match directive {
+            Some(d) => match time.directive(d, flag) {
+                Some(text) if flag == Some('^') => out.push_str(&text.to_uppercase()),
+                Some(text) => out.push_str(&text),
+                None => {
+                    out.push('%');
+                    out.push(d);
+                }
+            },
+            None => out.push('%'),
+        }
+    }
+    out
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+struct Civil {
+    year: i64,
+    month: i64, // 1..12
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    week_day: i64, // 0 = Sunday
+    year_day: i64, // 0 = 1 January
+}
+
+impl Civil {
+    fn new(seconds: i64) -> Civil {
+        // The year 1 to 9999, as Python's datetime.
+        let seconds = seconds.clamp(-62_135_596_800, 253_402_300_799);
+        let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        let mut year = 1970 + days.div_euclid(366); // near enough: the steps below are few
+        while days < days_before_year(year) {
+            year -= 1;
+        }
+        while days >= days_before_year(year + 1) {
+            year += 1;
+        }
+        let year_day = days - days_before_year(year);
+        let mut left = year_day;
+        let lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let mut month = 0;
+        while left >= lengths[month] {
+            left -= lengths[month];
+            month += 1;
+        }
+        Civil {
+            year,
+            month: month as i64 + 1,
+            day: left + 1,
+            hour: rest / 3600,
+            minute: rest / 60 % 60,
+            second: rest % 60,
+            week_day: (days + 4).rem_euclid(7),
+            year_day,
+        }
+    }
+
+    fn directive(&self, directive: char, flag: Option<char>) -> Option<String> {
+        let padded = |value: i64, width: usize, pad: char| {
+            let pad = match flag {
+                Some('-') => return value.to_string(),
+                Some('_') => ' ',
+                Some('0') => '0',
+                _ => pad,
+            };
+            let digits = value.to_string();
+            let missing = width.saturating_sub(digits.len());
+            pad.to_string().repeat(missing) + &digits
+        };
+        let twelve = (self.hour + 11) % 12 + 1;
+        let half = if self.hour < 12 { "AM" } else { "PM" };
+        let month = MONTHS[self.month as usize - 1];
+        let day = DAYS[self.week_day as usize];
+        let nested = |format: &str| Some(strftime(self.seconds(), format));
+        Some(match directive {
+            'Y' => padded(self.year, 1, '0'),
+            'C' => padded(self.year / 100, 2, '0'),
+            'y' => padded(self.year % 100, 2, '0'),
+            'm' => padded(self.month, 2, '0'),
+            'd' => padded(self.day, 2, '0'),
+            'e' => padded(self.day, 2, ' '),
+            'H' => padded(self.hour, 2, '0'),
+            'k' => padded(self.hour, 2, ' '),
+            'I' => padded(twelve, 2, '0'),
+            'l' => padded(twelve, 2, ' '),
+            'M' => padded(self.minute, 2, '0'),
+            'S' => padded(self.second, 2, '0'),
+            'f' => "000000".into(),
+            'j' => padded(self.year_day + 1, 3, '0'),
+            'B' => month.into(),
+            'b' | 'h' => month[..3].into(),
+            'A' => day.into(),
+            'a' => day[..3].into(),
+            'p' => half.into(),
+            'P' => half.to_lowercase(),
+            'u' => ((self.week_day + 6) % 7 + 1).to_string(),
+            'w' => self.week_day.to_string(),
+            'U' => padded((self.year_day + 7 - self.week_day) / 7, 2, '0'),
+            'W' => padded((self.year_day + 7 - (self.week_day + 6) % 7) / 7, 2, '0'),
+            'G' => self.iso_week().0.to_string(),
+            'V' => padded(self.iso_week().1, 2, '0'),
+            's' => self.seconds().to_string(),
+            'z' | 'Z' => String::new(), // a clock without a zone
+            'n' => "\n".into(),
+            't' => "\t".into(),
+            '%' => "%".into(),
+            'F' => return nested("%Y-%m-%d"),
+            'T' | 'X' => return nested("%H:%M:%S"),
+            'R' => return nested("%H:%M"),
+            'D' | 'x' => return nested("%m/%d/%y"),
+            'c' => return nested("%a %b %e %H:%M:%S %Y"),
+            'r' => return nested("%I:%M:%S %p"),
+            _ => return None,
+        })
+    }
+
+    fn seconds(&self) -> i64 {
+        (days_before_year(self.year) + self.year_day) * 86_400 + self.hour * 3600 + self.minute * 60 + self.second
+    }
+
+    /// ISO 8601: weeks start on Monday, week 1 holds 4 January.
+    fn iso_week(&self) -> (i64, i64) {
+        let monday_based = (self.week_day + 6) % 7;
+        let week = (self.year_day - monday_based + 10) / 7;
+        if week < 1 {
+            return (self.year - 1, weeks_in_year(self.year - 1));
+        }
+        if week > weeks_in_year(self.year) {
+            return (self.year + 1, 1);
+        }
+        (self.year, week)
+    }
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+/// Days from 1970-01-01 to 1 January of the year.
+fn days_before_year(year: i64) -> i64 {
+    let before = year - 1;
+    before * 365 + before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400) - 719_162
+}
+
+fn weeks_in_year(year: i64) -> i64 {
+    let first = (days_before_year(year) + 4).rem_euclid(7); // 0 = Sunday
+    if first == 4 || (first == 3 && is_leap(year)) {
+        53
+    } else {
+        52
+    }
+}

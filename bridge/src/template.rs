@@ -1,0 +1,201 @@
+//! A model's chat templates, compiled once, set up like the reference renderer's Jinja environment.
+
+use crate::generation_tag;
+use crate::json::Json;
+use crate::python;
+use crate::{input, Failure, Kind, Outcome};
+use minijinja::value::{Kwargs, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
+use std::cell::{Cell, RefCell};
+
+/// Templates live in model files, so all of this is bounded.
+const MAX_SOURCE_BYTES: usize = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 64 << 20;
+/// One unit per instruction or 64 bytes handled: a long chat costs some thousands, four million are about 0.2 s.
+const FUEL: u64 = 4_000_000;
+/// A block costs one level, a macro call four.
+const RECURSION: usize = 200;
+
+pub(crate) struct Template {
+    environment: Environment<'static>,
+    names: Vec<String>,
+    sources: Vec<String>,
+    /// Variables of every render that the context does not set: texts of special tokens.
+    pub globals: Vec<(String, Json)>,
+}
+
+/// What the template's functions need to know about the render in progress on this thread.
+struct Progress {
+    now: i64,
+    /// Characters put around generation blocks; None while nobody asks for their places.
+    marks: Option<(char, char)>,
+    blocks: usize,
+}
+
+thread_local! {
+    static PROGRESS: RefCell<Progress> = const { RefCell::new(Progress { now: 0, marks: None, blocks: 0 }) };
+}
+
+/// The message of `raise_exception`, kept apart from the engine's own errors.
+#[derive(Debug)]
+struct Raised(String);
+impl std::fmt::Display for Raised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for Raised {}
+
+fn raise_exception(message: Value) -> Result<Value, Error> {
+    let text = message.to_string();
+    Err(Error::new(ErrorKind::InvalidOperation, text.clone()).with_source(Raised(text)))
+}
+
+fn strftime_now(format: String) -> String {
+    python::strftime(PROGRESS.with_borrow(|progress| progress.now), &format)
+}
+
+fn generation_block(state: &mut State, arguments: Kwargs) -> Result<String, Error> {
+    let caller: Value = arguments.get("caller")?;
+    let body = caller.call(state, &[])?.to_string();
+    PROGRESS.with_borrow_mut(|progress| {
+        progress.blocks += 1;
+        Ok(match progress.marks {
+            Some((open, close)) => format!("{open}{body}{close}"),
+            None => body,
+        })
+    })
+}
+
+impl Template {
+    /// `templates`: (name, source). One template alone may have any name.
+    pub fn compile(templates: Vec<(String, String)>, globals: Vec<(String, Json)>) -> Outcome<Template> {
+        if templates.is_empty() {
+            return input("chat template: the model has none");
+        }
+        let mut environment = Environment::new();
+        let syntax = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|e| Failure::new(Kind::Panic, e.to_string()))?);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(RECURSION);
+        environment.add_filter("tojson", python::tojson);
+        environment.add_function("raise_exception", raise_exception);
+        environment.add_function("strftime_now", strftime_now);
+        environment.add_function(generation_tag::FUNCTION, generation_block);
+        let (mut names, mut sources) = (Vec::new(), Vec::new());
+        for (name, source) in templates {
+            if source.len() > MAX_SOURCE_BYTES {
+                let message =
+                    format!("chat template '{name}' has {} bytes, the limit is {MAX_SOURCE_BYTES}", source.len());
+                return Err(Failure::new(Kind::Limit, message));
+            }
+            if names.contains(&name) {
+                return input(format!("chat template '{name}' is there twice"));
+            }
+            let compiled = environment.add_template_owned(name.clone(), generation_tag::rewrite(&source));
+            compiled.map_err(|e| Failure::new(Kind::Input, format!("chat template: {}", describe(&e))))?;
+            names.push(name);
+            sources.push(source);
+        }
+        Ok(Template { environment, names, sources, globals })
+    }
+
+    /// The index of the template to use: the named one; else with tools "tool_use", else "default", else the only one.
+    pub fn choose(&self, name: &str, with_tools: bool) -> Outcome<usize> {
+        let find = |wanted: &str| self.names.iter().position(|n| n == wanted);
+        let choice = if !name.is_empty() {
+            find(name)
+        } else if self.names.len() == 1 {
+            Some(0)
+        } else {
+            with_tools.then(|| find("tool_use")).flatten().or_else(|| find("default"))
+        };
+        let wanted = if name.is_empty() { "default" } else { name };
+        match choice {
+            Some(index) => Ok(index),
+            None => {
+                input(format!("chat template '{wanted}' is not in the model, which has: {}", self.names.join(", ")))
+            }
+        }
+    }
+
+    pub fn source(&self, index: usize) -> &str {
+        &self.sources[index]
+    }
+
+    /// Renders; the second value counts the generation blocks seen. Each one's text lies between the two `marks`.
+    pub fn render(
+        &self,
+        index: usize,
+        context: Value,
+        now: i64,
+        marks: Option<(char, char)>,
+    ) -> Outcome<(String, usize)> {
+        PROGRESS.set(Progress { now, marks, blocks: 0 });
+        let template = self.environment.get_template(&self.names[index]);
+        let template = template.map_err(|e| Failure::new(Kind::Panic, e.to_string()))?;
+        let full = Cell::new(false);
+        let mut out = Vec::new();
+        let writer = Bounded { out: &mut out, full: &full };
+        match template.render_captured_to(context, writer) {
+            Ok(_) => {}
+            Err(_) if full.get() => {
+                let message = format!("chat template: more than {MAX_OUTPUT_BYTES} bytes of output");
+                return Err(Failure::new(Kind::Limit, message));
+            }
+            Err(error) => return Err(failure(&error)),
+        }
+        let text = String::from_utf8(out).map_err(|e| Failure::new(Kind::Panic, e.to_string()))?;
+        Ok((text, PROGRESS.with_borrow(|progress| progress.blocks)))
+    }
+}
+
+struct Bounded<'a> {
+    out: &'a mut Vec<u8>,
+    full: &'a Cell<bool>,
+}
+
+impl std::io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.out.len() + bytes.len() > MAX_OUTPUT_BYTES {
+            self.full.set(true);
+            return Err(std::io::Error::other("output limit"));
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = cause {
+        if let Some(raised) = current.downcast_ref::<Raised>() {
+            return Failure::new(Kind::Refused, raised.0.clone());
+        }
+        if current.downcast_ref::<Error>().is_some_and(|e| e.kind() == ErrorKind::OutOfFuel) {
+            return Failure::new(Kind::Limit, "chat template: too much work, the render was stopped");
+        }
+        cause = current.source();
+    }
+    let text = describe(error);
+    let kind = if text.contains("recursion limit exceeded") { Kind::Limit } else { Kind::Input };
+    Failure::new(kind, format!("chat template: {text}"))
+}
+
+/// "what (line 12)", of the innermost error.
+fn describe(error: &Error) -> String {
+    let mut inner = error;
+    while let Some(next) = std::error::Error::source(inner).and_then(|e| e.downcast_ref::<Error>()) {
+        inner = next;
+    }
+    let what = inner.detail().map_or_else(|| inner.kind().to_string(), |detail| format!("{}: {detail}", inner.kind()));
+    match inner.line().or_else(|| error.line()) {
+        Some(line) => format!("{what} (line {line})"),
+        None => what,
+    }
+}

@@ -1,0 +1,112 @@
+//! The tokenizer behind a handle: two views over one model, and the byte table.
+
+use crate::decoder_table::{self, Table};
+use crate::{input, Outcome};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokenizers::models::bpe::BpeTrainer;
+use tokenizers::{
+    DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, Token,
+    TokenizerImpl,
+};
+
+/// Lets both views use the one model, which may take a hundred megabytes.
+#[derive(Clone)]
+struct Shared(Arc<ModelWrapper>);
+
+impl Model for Shared {
+    type Trainer = BpeTrainer; // asked for by the trait, never used
+
+    fn tokenize(&self, text: &str) -> tokenizers::Result<Vec<Token>> {
+        self.0.tokenize(text)
+    }
+    fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.0.token_to_id(token)
+    }
+    fn id_to_token(&self, id: u32) -> Option<String> {
+        self.0.id_to_token(id)
+    }
+    fn get_vocab(&self) -> HashMap<String, u32> {
+        self.0.get_vocab()
+    }
+    fn get_vocab_size(&self) -> usize {
+        self.0.get_vocab_size()
+    }
+    fn save(&self, folder: &Path, prefix: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
+        self.0.save(folder, prefix)
+    }
+    fn get_trainer(&self) -> BpeTrainer {
+        BpeTrainer::default()
+    }
+}
+
+type View = TokenizerImpl<Shared, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+
+pub(crate) struct Tokenizer {
+    /// The text of a special token becomes its id.
+    parsing: View,
+    /// The same text becomes ordinary tokens.
+    plain: View,
+    pub table: Table,
+    pub strip_start: u8,
+    /// Ids that the tokenizer file itself puts around one text.
+    pub prefix: Vec<u32>,
+    pub suffix: Vec<u32>,
+}
+
+impl Tokenizer {
+    pub fn new(source: tokenizers::Tokenizer) -> Outcome<Tokenizer> {
+        let rules = decoder_table::rules(&source)?;
+        let table = decoder_table::build(&source, &rules)?;
+        let (prefix, suffix) = surroundings(&source)?;
+        let shared = Shared(Arc::new(source.get_model().clone()));
+        let view = |plain: bool| -> Outcome<View> {
+            let mut view: View = TokenizerImpl::new(shared.clone());
+            view.with_normalizer(source.get_normalizer().cloned()).map_err(|e| e.to_string())?;
+            view.with_pre_tokenizer(source.get_pre_tokenizer().cloned());
+            view.with_decoder(source.get_decoder().cloned());
+            view.with_added_vocabulary(source.get_added_vocabulary().clone());
+            view.set_encode_special_tokens(plain);
+            Ok(view)
+        };
+        Ok(Tokenizer {
+            parsing: view(false)?,
+            plain: view(true)?,
+            table,
+            strip_start: rules.strip_start,
+            prefix,
+            suffix,
+        })
+    }
+
+    pub fn encode(&self, text: &str, parse_special: bool) -> Outcome<Vec<u32>> {
+        let view = if parse_special { &self.parsing } else { &self.plain };
+        let encoding = view.encode_fast(text, false).map_err(|e| format!("tokenizer: {e}"))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The library's own decoder, the reference for the byte table.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Outcome<String> {
+        Ok(self.parsing.decode(ids, skip_special).map_err(|e| format!("tokenizer: {e}"))?)
+    }
+
+    pub fn id_of(&self, token: &str) -> Option<u32> {
+        self.parsing.token_to_id(token)
+    }
+}
+
+/// What the post-processor puts before and behind a text, seen on an example.
+fn surroundings(source: &tokenizers::Tokenizer) -> Outcome<(Vec<u32>, Vec<u32>)> {
+    let ids = |special: bool| -> Outcome<Vec<u32>> {
+        Ok(source.encode_fast("a", special).map_err(|e| format!("tokenizer: {e}"))?.get_ids().to_vec())
+    };
+    let (bare, full) = (ids(false)?, ids(true)?);
+    if full == bare {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    match full.windows(bare.len().max(1)).position(|window| window == bare) {
+        Some(at) => Ok((full[..at].to_vec(), full[at + bare.len()..].to_vec())),
+        None => input("tokenizer.json: the post-processor changes the text's own tokens"),
+    }
+}

@@ -1,0 +1,280 @@
+#include "text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <string>
+#include <thread>
+
+#include "fmt/format.h"
+#include "text/test_files.h"
+
+namespace invar::text {
+namespace {
+
+std::shared_ptr<const ChatTemplate> compiled(std::string_view source,
+                                             const ChatTemplateOptions& options = {}) {
+  auto result = ChatTemplate::compile(source, options);
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? *result : nullptr;
+}
+
+// Renders with a context of variables only.
+Result<Rendered> render(std::string_view source, std::string_view context = "{}",
+                        const RenderOptions& how = {}) {
+  auto result = ChatTemplate::compile(source, {});
+  if (!result.ok()) return result.status();
+  return (*result)->render(context, 0, how);
+}
+
+std::string text_of(std::string_view source, std::string_view context = "{}") {
+  auto result = render(source, context);
+  return result.ok() ? result->text : "ERROR " + result.status().message();
+}
+
+TEST(ChatTemplate, oracle_cases_are_byte_identical) {
+  const boost::json::value root = boost::json::parse(test_data("templates/cases.json"));
+  int errors = 0, tracked = 0;
+  const boost::json::array& cases = root.at("cases").as_array();
+  EXPECT_EQ(cases.size(), 28u);
+  for (const auto& c : cases) {
+    SCOPED_TRACE(as_string(c.at("name")));
+    const ChatTemplateOptions options{
+        {{"bos_token", as_string(c.at("bos_token"))}, {"eos_token", as_string(c.at("eos_token"))}}};
+    auto chat = compiled(test_data("templates/" + as_string(c.at("template"))), options);
+    ASSERT_NE(chat, nullptr);
+    RenderOptions how;
+    how.continue_final_message = c.at("continue_final_message").as_bool();
+    how.track_generation = c.at("track_generation").as_bool();
+    const auto rendered = chat->render(as_string(c.at("context")), c.at("now").as_int64(), how);
+    if (const auto* error = c.as_object().if_contains("error")) {
+      ++errors;
+      ASSERT_FALSE(rendered.ok());
+      EXPECT_EQ(rendered.status().code(), Code::kInvalidArgument);
+      EXPECT_EQ(rendered.status().message(),
+                "the chat template refuses this conversation: " + as_string(*error));
+      continue;
+    }
+    ASSERT_TRUE(rendered.ok()) << rendered.status().message();
+    EXPECT_EQ(rendered->text, as_string(c.at("expected")));
+    std::vector<Rendered::Range> ranges;
+    if (const auto* expected = c.as_object().if_contains("generation_char_ranges")) {
+      ++tracked;
+      for (const auto& range : expected->as_array()) {
+        ranges.push_back({range.at(0).to_number<uint64_t>(), range.at(1).to_number<uint64_t>()});
+      }
+    }
+    EXPECT_EQ(rendered->generation, ranges);
+  }
+  EXPECT_EQ(errors, 4);
+  EXPECT_EQ(tracked, 1);
+}
+
+TEST(ChatTemplate, tracking_generation_does_not_change_the_text) {
+  const std::string source = test_data("templates/chatml-generation.jinja");
+  // The first noncharacters are in the text itself, so other marks must be found.
+  const std::string context =
+      R"({"messages":[{"role":"assistant","content":")" + std::string("\uFDD0 x \uFDD1") + "\"}]}";
+  auto chat = compiled(source);
+  ASSERT_NE(chat, nullptr);
+  const auto plain = chat->render(context, 0);
+  const auto tracked = chat->render(context, 0, {.track_generation = true});
+  ASSERT_TRUE(plain.ok() && tracked.ok());
+  EXPECT_EQ(plain->text, tracked->text);
+  EXPECT_TRUE(plain->generation.empty());
+  ASSERT_EQ(tracked->generation.size(), 1u);
+  EXPECT_EQ(tracked->generation[0].end - tracked->generation[0].begin, 15u);  // 5 characters and <|im_end|>
+}
+
+TEST(ChatTemplate, generation_tag_is_only_a_tag) {
+  EXPECT_EQ(text_of("{{ '{% generation %}' }}{# {% generation %} #}{% raw %}{% generation %}{% endraw %}"),
+            "{% generation %}{% generation %}");
+  EXPECT_EQ(
+      text_of("{% for i in [1, 2] %}{%- generation -%} {{ loop.index }} {%- endgeneration -%}{% endfor %}"),
+      "12");
+  EXPECT_EQ(text_of("{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{% endgeneration %}{{ x }}"), "21");
+}
+
+TEST(ChatTemplate, tojson_writes_what_json_dumps_writes) {
+  const std::string context = R"({"v":{"b":[1,2.5,null,true],"a":"é<>&'\"\u0001"},"e":{"l":[],"m":{}}})";
+  EXPECT_EQ(text_of("{{ v | tojson }}", context), R"({"b": [1, 2.5, null, true], "a": "é<>&'\"\u0001"})");
+  EXPECT_EQ(text_of("{{ v | tojson(ensure_ascii=True, sort_keys=True) }}", context),
+            R"({"a": "\u00e9<>&'\"\u0001", "b": [1, 2.5, null, true]})");
+  EXPECT_EQ(text_of("{{ v.b | tojson(separators=(',', ':')) }}", context), "[1,2.5,null,true]");
+  EXPECT_EQ(text_of("{{ v.b[:2] | tojson(indent=2) }}", context), "[\n  1,\n  2.5\n]");
+  EXPECT_EQ(text_of("{{ v.b[:2] | tojson(indent='\t') }}", context), "[\n\t1,\n\t2.5\n]");
+  EXPECT_EQ(text_of("{{ v.b[:2] | tojson(indent=0) }}", context), "[\n1,\n2.5\n]");
+  EXPECT_EQ(text_of("{{ v.a | tojson(true) }}", context), R"("\u00e9<>&'\"\u0001")");
+  EXPECT_EQ(text_of("{{ e | tojson(indent=4) }}", context), "{\n    \"l\": [],\n    \"m\": {}\n}");
+  EXPECT_EQ(text_of("{{ {1: 'a', none: 2, true: 3} | tojson }}"), R"({"1": "a", "null": 2, "true": 3})");
+  EXPECT_EQ(text_of("{{ '😀' | tojson(ensure_ascii=true) }}"), R"("\ud83d\ude00")");
+}
+
+TEST(ChatTemplate, numbers_keep_their_python_form) {
+  const std::string context =
+      R"({"n":[1e16,1e15,123456789.125,1e-5,0.0001,-0.0,0.1,5e-324,1.7976931348623157e308,)"
+      R"(9007199254740993,18446744073709551616,-170141183460469231731687303715884105728]})";
+  EXPECT_EQ(
+      text_of("{{ n | tojson }}", context),
+      "[1e+16, 1000000000000000.0, 123456789.125, 1e-05, 0.0001, -0.0, 0.1, 5e-324, 1.7976931348623157e+308, "
+      "9007199254740993, 18446744073709551616, -170141183460469231731687303715884105728]");
+}
+
+TEST(ChatTemplate, repeated_keys_keep_the_first_place_and_the_last_value) {
+  EXPECT_EQ(text_of("{{ v | tojson }}", R"({"v":{"a":1,"b":2,"a":3}})"), R"({"a": 3, "b": 2})");
+}
+
+TEST(ChatTemplate, strftime_now_shows_the_given_clock) {
+  auto at = [](int64_t now, const std::string& format) {
+    auto chat = compiled("{{ strftime_now('" + format + "') }}");
+    const auto rendered = chat->render("{}", now);
+    return rendered.ok() ? rendered->text : rendered.status().message();
+  };
+  const int64_t now = 1767604023;  // 2026-01-05 09:07:03, a Monday
+  EXPECT_EQ(at(now, "%Y-%m-%d %H:%M:%S"), "2026-01-05 09:07:03");
+  EXPECT_EQ(at(now, "%A %a %B %b %-d %e %I %p %j %y %%"), "Monday Mon January Jan 5  5 09 AM 005 26 %");
+  EXPECT_EQ(at(now, "%F %T %D %R %u %w %U %W %V %G"), "2026-01-05 09:07:03 01/05/26 09:07 1 1 01 01 02 2026");
+  EXPECT_EQ(at(now, "%^b %_m %-H"), "JAN  1 9");
+  EXPECT_EQ(at(1709251199, "%d %b %Y %j"), "29 Feb 2024 060");
+  EXPECT_EQ(at(-1, "%F %T"), "1969-12-31 23:59:59");
+  EXPECT_EQ(at(1609459200 - 1, "%G-W%V %j"), "2020-W53 366");
+  EXPECT_EQ(at(INT64_MAX, "%F"), "9999-12-31");
+  EXPECT_EQ(at(INT64_MIN, "%F"), "0001-01-01");
+}
+
+TEST(ChatTemplate, carriage_returns_read_as_line_ends) {
+  EXPECT_EQ(text_of("a\r\n{% if true %}\r\nb\rc\r\n{% endif %}\r\n"), "a\nb\nc\n");
+}
+
+TEST(ChatTemplate, the_named_template_is_chosen_as_the_reference_does) {
+  const std::vector<NamedTemplate> both = {{"default", "D"}, {"tool_use", "T"}, {"rag", "R"}};
+  auto chat = *ChatTemplate::compile(both, {});
+  EXPECT_EQ(chat->render(R"({"messages":[]})", 0)->text, "D");
+  EXPECT_EQ(chat->render(R"({"messages":[],"tools":[]})", 0)->text, "T");
+  EXPECT_EQ(chat->render(R"({"messages":[],"tools":null})", 0)->text, "D");
+  EXPECT_EQ(chat->render("{}", 0, {.template_name = "rag"})->text, "R");
+  const auto missing = chat->render("{}", 0, {.template_name = "nope"});
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.status().message(),
+            "chat template 'nope' is not in the model, which has: default, tool_use, rag");
+  const std::vector<NamedTemplate> none = {{"a", "A"}, {"b", "B"}};
+  EXPECT_FALSE((*ChatTemplate::compile(none, {}))->render("{}", 0).ok());
+  const std::vector<NamedTemplate> twice = {{"a", "A"}, {"a", "B"}};
+  EXPECT_FALSE(ChatTemplate::compile(twice, {}).ok());
+  EXPECT_FALSE(ChatTemplate::compile(std::span<const NamedTemplate>(), {}).ok());
+}
+
+TEST(ChatTemplate, continue_final_message_cuts_or_says_why_not) {
+  RenderOptions how{.continue_final_message = true};
+  auto with = [&](std::string_view source, std::string_view messages) {
+    auto result = render(source, fmt::format(R"({{"messages":{}}})", messages), how);
+    return result.ok() ? result->text : "ERROR " + result.status().message();
+  };
+  const std::string_view trims = "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}";
+  EXPECT_EQ(with(trims, R"([{"content":"a"},{"content":" b "}])"), "[a][b");
+  const std::string_view parts =
+      "{% for m in messages %}{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endfor %}";
+  EXPECT_EQ(with(parts, R"([{"content":[{"text":"a"},{"text":"b "}]}])"), "<a><b ");
+  EXPECT_NE(with(trims, "[]").find("no content"), std::string::npos);
+  EXPECT_NE(with(trims, R"([{"content":[{"type":"image"}]}])").find("no text"), std::string::npos);
+  EXPECT_NE(with("{{ messages[0].content[:1] }}", R"([{"content":"abc"}])").find("changes or drops"),
+            std::string::npos);
+}
+
+TEST(ChatTemplate, hostile_templates_stop_with_an_error) {
+  const auto loop = render("{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor %}{% endfor %}");
+  ASSERT_FALSE(loop.ok());
+  EXPECT_EQ(loop.status().code(), Code::kResourceExhausted);
+  const auto recursion = render("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}");
+  ASSERT_FALSE(recursion.ok());
+  EXPECT_EQ(recursion.status().code(), Code::kResourceExhausted);
+  const auto doubling = render(
+      "{% set ns = namespace(s='x' * 1000) %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}"
+      "{% endfor %}{{ ns.s }}");
+  ASSERT_FALSE(doubling.ok());
+  EXPECT_EQ(doubling.status().code(), Code::kResourceExhausted);
+  const auto nested_json = render(
+      "{% set ns = namespace(l=[1]) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l] %}"
+      "{% endfor %}{{ ns.l | tojson | length }}");
+  ASSERT_FALSE(nested_json.ok());
+  EXPECT_EQ(nested_json.status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(render(std::string((1 << 20) + 1, 'x')).status().code(), Code::kResourceExhausted);
+  const auto wide = render("{{ s * 70 }}", fmt::format(R"({{"s":"{}"}})", std::string(1 << 20, 'y')));
+  ASSERT_FALSE(wide.ok());
+  EXPECT_EQ(wide.status().code(), Code::kResourceExhausted);
+  EXPECT_FALSE(render("{% include 'default' %}" + std::string(1000, '(')).ok());
+  EXPECT_FALSE(render("{{ " + std::string(100000, '(') + " }}").ok());
+  EXPECT_FALSE(render("{% include 'other' %}").ok());
+}
+
+TEST(ChatTemplate, a_long_chat_stays_within_the_limits) {
+  std::string messages;
+  for (int i = 0; i < 2000; ++i) {
+    messages += fmt::format(R"({}{{"role":"{}","content":"{}"}})", i == 0 ? "" : ",",
+                            i % 2 == 0 ? "user" : "assistant", std::string(500, 'w'));
+  }
+  auto chat = compiled(test_data("templates/qwen3.jinja"));
+  const auto rendered = chat->render(R"({"messages":[)" + messages + "]}", 0);
+  ASSERT_TRUE(rendered.ok()) << rendered.status().message();
+  EXPECT_GT(rendered->text.size(), 1000000u);
+}
+
+TEST(ChatTemplate, errors_name_the_line) {
+  const auto syntax = ChatTemplate::compile("a\n{% if %}", {});
+  ASSERT_FALSE(syntax.ok());
+  EXPECT_NE(syntax.status().message().find("line 2"), std::string::npos) << syntax.status().message();
+  const auto runtime = render("a\n\n{{ nothing.at.all }}");
+  ASSERT_FALSE(runtime.ok());
+  EXPECT_NE(runtime.status().message().find("line 3"), std::string::npos) << runtime.status().message();
+}
+
+TEST(ChatTemplate, broken_contexts_are_refused) {
+  for (const std::string context :
+       {"", "[]", "{", "{\"a\":}", "{\"a\":01}", "{\"a\":\"\\ud800\"}", "{\"a\":\"\x01\"}", "{} x",
+        "{\"a\":1e999}", "{\"messages\":3}", "{\"messages\":[3]}", "{\"a\":\"\xff\"}", "{\"a\":tru}",
+        "{\"a\" 1}", "{\"a\":\"\\u12\"}"}) {
+    EXPECT_EQ(render("x", context).status().code(), Code::kInvalidArgument) << context;
+  }
+  EXPECT_FALSE(render("x", "{\"a\":" + std::string(100000, '[')).ok());
+}
+
+TEST(ChatTemplate, renders_in_parallel_do_not_mix) {
+  auto chat = compiled("{% for i in range(50) %}{{ strftime_now('%S') }}{% endfor %}{{ name }}");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        const auto rendered = chat->render(fmt::format(R"({{"name":"n{}"}})", t), t);
+        std::string expected;
+        for (int k = 0; k < 50; ++k)
+          expected += fmt::format("{:02}", t);
+        ASSERT_TRUE(rendered.ok());
+        EXPECT_EQ(rendered->text, expected + fmt::format("n{}", t));
+      }
+    });
+  }
+  for (auto& thread : threads)
+    thread.join();
+}
+
+TEST(HfConfig, tokens_and_templates_are_read_in_both_forms) {
+  const auto config = parse_hf_tokenizer_config(
+      R"({"bos_token":{"content":"<s>","lstrip":false},"eos_token":"</s>","pad_token":null,"add_bos_token":true,
+          "chat_template":[{"name":"default","template":"D"},{"name":"tool_use","template":"T"}]})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->special_token("bos_token"), "<s>");
+  EXPECT_EQ(config->special_token("eos_token"), "</s>");
+  EXPECT_EQ(config->special_token("pad_token"), "");
+  EXPECT_EQ(config->add_bos, true);
+  EXPECT_EQ(config->add_eos, std::nullopt);
+  ASSERT_EQ(config->chat_templates.size(), 2u);
+  EXPECT_EQ(config->chat_templates[1].source, "T");
+  EXPECT_EQ(parse_hf_tokenizer_config(R"({"chat_template":"X"})")->chat_templates[0].name, "default");
+  for (const char* broken :
+       {"[", "3", R"({"bos_token":3})", R"({"chat_template":[{"name":"x"}]})", R"({"add_bos_token":"y"})"}) {
+    EXPECT_EQ(parse_hf_tokenizer_config(broken).status().code(), Code::kCorrupt) << broken;
+  }
+}
+
+}  // namespace
+}  // namespace invar::text

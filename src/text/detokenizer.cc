@@ -1,0 +1,89 @@
+#include "text/detokenizer.h"
+
+#include <utility>
+
+namespace invar::text {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+// Bytes of the character that starts with this byte; 0: none does.
+int length_of(uint8_t first) {
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return 2;
+  if (first >= 0xE0 && first <= 0xEF) return 3;
+  if (first >= 0xF0 && first <= 0xF4) return 4;
+  return 0;
+}
+
+// The second byte is restricted for some first bytes: no overlong forms, no surrogates, nothing above
+// U+10FFFF.
+bool continues(uint8_t first, int position, uint8_t byte) {
+  uint8_t low = 0x80, high = 0xBF;
+  if (position == 1) {
+    if (first == 0xE0) low = 0xA0;
+    if (first == 0xED) high = 0x9F;
+    if (first == 0xF0) low = 0x90;
+    if (first == 0xF4) high = 0x8F;
+  }
+  return byte >= low && byte <= high;
+}
+
+}  // namespace
+
+Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Options options)
+    : tokenizer_(std::move(tokenizer)),
+      skip_control_(options.skip_control),
+      replace_each_byte_(tokenizer_->has_byte_fallback()),
+      strip_left_(options.at_text_start ? tokenizer_->strip_start() : 0) {}
+
+void Detokenizer::push(int32_t id, std::string& out) {
+  if (skip_control_ && tokenizer_->is_control(id)) return;
+  for (const char c : tokenizer_->token_bytes(id))
+    push_byte(static_cast<uint8_t>(c), out);
+}
+
+void Detokenizer::push_byte(uint8_t byte, std::string& out) {
+  if (strip_left_ > 0) {
+    if (byte == ' ') {
+      --strip_left_;
+      return;
+    }
+    strip_left_ = 0;
+  }
+  if (pending_size_ > 0) {
+    if (continues(static_cast<uint8_t>(pending_[0]), pending_size_, byte)) {
+      pending_[pending_size_++] = static_cast<char>(byte);
+      if (pending_size_ == pending_length_) {
+        out.append(pending_.data(), pending_size_);
+        pending_size_ = 0;
+      }
+      return;
+    }
+    drop_pending(out);
+  }
+  const int length = length_of(byte);
+  if (length == 1) {
+    out.push_back(static_cast<char>(byte));
+  } else if (length == 0) {
+    out.append(kReplacement);
+  } else {
+    pending_[0] = static_cast<char>(byte);
+    pending_size_ = 1;
+    pending_length_ = length;
+  }
+}
+
+void Detokenizer::drop_pending(std::string& out) {
+  const int marks = replace_each_byte_ ? pending_size_ : (pending_size_ > 0 ? 1 : 0);
+  for (int i = 0; i < marks; ++i)
+    out.append(kReplacement);
+  pending_size_ = 0;
+}
+
+void Detokenizer::finish(std::string& out) {
+  drop_pending(out);
+  strip_left_ = 0;
+}
+
+}  // namespace invar::text

@@ -1,0 +1,31 @@
+#pragma once
+// The tokenizer part of a GGUF file as plain views, so that text/ needs no GGUF reader. The caller (cli)
+// fills it from the metadata keys named here and keeps the file mapped while Tokenizer::from_gguf runs;
+// nothing is kept afterwards.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace invar::text {
+
+struct GgufVocab {
+  std::string_view model;  // tokenizer.ggml.model: gpt2 (byte-level BPE) or llama (SentencePiece)
+  std::string_view pre;    // tokenizer.ggml.pre, "" when absent
+  std::vector<std::string_view> tokens;  // tokenizer.ggml.tokens, by id
+  std::span<const int32_t> token_types;  // tokenizer.ggml.token_type, empty = all normal
+  std::span<const float> scores;         // tokenizer.ggml.scores, needed by llama
+  std::vector<std::string_view> merges;  // tokenizer.ggml.merges, needed by gpt2
+
+  std::optional<bool> add_bos;           // tokenizer.ggml.add_bos_token
+  std::optional<bool> add_eos;           // tokenizer.ggml.add_eos_token
+  std::optional<bool> add_space_prefix;  // tokenizer.ggml.add_space_prefix
+  std::optional<uint32_t> bos;           // tokenizer.ggml.bos_token_id
+  std::optional<uint32_t> eos;           // tokenizer.ggml.eos_token_id
+  std::optional<uint32_t> eot;           // tokenizer.ggml.eot_token_id
+  std::optional<uint32_t> eom;           // tokenizer.ggml.eom_token_id
+};
+
+}  // namespace invar::text
