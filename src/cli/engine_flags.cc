@@ -1,0 +1,80 @@
+#include "cli/engine_flags.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/environment.h"
+#include "kernels/kernel_table.h"
+#include "kv/codec.h"
+
+namespace invar {
+
+void EngineFlags::declare_model(Flags& flags) {
+  flags.section("Model");
+  flags.text("-m,--model", &model_, "FILE",
+             "a .gguf file, or a folder with config.json and model.safetensors (default: " +
+                 std::string(kDefaultModelName) + " in the cache)");
+}
+
+void EngineFlags::declare(Flags& flags) {
+  declare_model(flags);
+  flags.section("Engine");
+  flags.integer("--threads", &threads_, "worker threads (default: every core this process may use)", 1, 1024);
+  std::vector<std::string> sets, codecs;
+  for (const KernelTable* t : kernel_tables())
+    sets.emplace_back(t->name);
+  for (const KvCodec& c : kv_codecs())
+    codecs.emplace_back(c.name);
+  flags.choice("--isa", &isa_, sets,
+               "instruction set; all give the same bits (default: the best; also INVAR_ISA)");
+  flags.choice("--kv", &options.kv, codecs, "type of cached keys and values (default: f16)");
+  flags.bytes("--memory", &options.memory_bytes, "bound of the key-value pool, such as 2GiB");
+  flags.integer("--ctx", &options.context, "positions per sequence (default: what the model was trained for)",
+                1);
+  flags.integer("--prefill-chunk", &options.prefill_chunk,
+                "prompt tokens per sequence and step; never changes answers", 1);
+  flags.integer("--max-batch", &options.max_batch, "sequences per step (default: 64)", 1, 4096);
+  flags.on("-v,--verbose", &verbose, "say what is loaded and which seed is used");
+}
+
+Result<std::string> EngineFlags::model_path() const {
+  if (!model_.empty()) return model_;
+  const std::string path = default_model_path();
+  if (path.empty())
+    return not_found("no model: give --model FILE, or set HOME so that the default model has a place");
+  if (::access(path.c_str(), R_OK) == 0) return path;
+  return not_found(
+      fmt::format("no model: give --model FILE, start through the script ./invar (it fetches the default "
+                  "model), or place {} at {}",
+                  kDefaultModelName, path));
+}
+
+Result<std::shared_ptr<const Model>> EngineFlags::load_model() const {
+  set_log_level(verbose ? LogLevel::kInfo : LogLevel::kWarning);
+  ASSIGN_OR_RETURN(const std::string path, model_path());
+  LoadOptions load;
+  load.cache_dir = environment().cache_dir;
+  load.threads = threads_;
+  return Model::load(path, load);
+}
+
+CpuBackendOptions EngineFlags::backend_options() const {
+  CpuBackendOptions o;
+  o.threads = threads_;
+  o.isa = isa_.empty() ? environment().isa : isa_;
+  return o;
+}
+
+Result<std::unique_ptr<Engine>> EngineFlags::make_engine(std::shared_ptr<const Model> model) const {
+  auto backend = make_cpu_backend(backend_options());
+  if (!backend.ok()) {
+    const bool from_environment = isa_.empty() && !environment().isa.empty();
+    return from_environment ? backend.status().with_context("INVAR_ISA=" + environment().isa)
+                            : backend.status();
+  }
+  backend_name_ = (*backend)->name();
+  return Engine::create(std::move(model), std::move(*backend), options);
+}
+
+}  // namespace invar

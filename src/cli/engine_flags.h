@@ -1,0 +1,38 @@
+#pragma once
+// EngineFlags: the flags that every verb with a model shares (which model, threads, kernels, cache), and the
+// model and engine they describe. Main thread.
+
+#include <memory>
+#include <string>
+
+#include "cli/flags.h"
+#include "engine/engine.h"
+#include "models/model.h"
+
+namespace invar {
+
+class EngineFlags {
+ public:
+  void declare(Flags& flags);
+  // Only --model; for verbs that need no engine.
+  void declare_model(Flags& flags);
+
+  // --model, else the default model. An error says which file to place where.
+  Result<std::string> model_path() const;
+  Result<std::shared_ptr<const Model>> load_model() const;
+
+  CpuBackendOptions backend_options() const;
+  EngineOptions options;  // from the flags; a verb may raise limits before make_engine
+  Result<std::unique_ptr<Engine>> make_engine(std::shared_ptr<const Model> model) const;
+  // "cpu/avx2, 2 threads"; valid after make_engine.
+  const std::string& backend_name() const { return backend_name_; }
+
+  bool verbose = false;
+
+ private:
+  std::string model_, isa_;
+  int32_t threads_ = 0;
+  mutable std::string backend_name_;
+};
+
+}  // namespace invar

@@ -1,0 +1,109 @@
+#include "cli/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace invar {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Sample {
+  std::string model, kv = "f16";
+  int32_t threads = 0;
+  float temperature = 1;
+  uint64_t memory = 0, seed = 0;
+  bool seed_given = false, raw = false;
+  std::vector<std::string> bias, rest;
+  Flags flags{"run", "answers"};
+
+  Sample() {
+    flags.text("-m,--model", &model, "FILE", "the model");
+    flags.choice("--kv", &kv, {"f16", "bf16", "f32"}, "cache type");
+    flags.integer("--threads", &threads, "threads", 1, 1024);
+    flags.number("--temp", &temperature, "temperature", 0, 100);
+    flags.bytes("--memory", &memory, "pool size");
+    flags.unsigned64("--seed", &seed, &seed_given, "seed");
+    flags.on("--raw", &raw, "no template");
+    flags.texts("--logit-bias", &bias, "ID:X", "bias");
+    flags.rest("PROMPT...", &rest, "the prompt");
+    flags.example("invar run hello", "says hello");
+  }
+  Result<bool> parse(std::vector<std::string> args) { return flags.parse(args); }
+  std::string error(std::vector<std::string> args) {
+    auto r = flags.parse(args);
+    return r.ok() ? "no error" : r.status().message();
+  }
+};
+
+TEST(Flags, stores_values_of_every_kind_and_keeps_the_order_of_the_rest) {
+  Sample s;
+  ASSERT_TRUE(s.parse({"one", "-m", "a.gguf", "--kv=f32", "--threads", "3", "two", "--temp", "0.25",
+                       "--memory", "2GiB", "--seed", "18446744073709551615", "--raw", "--logit-bias", "1:2",
+                       "--logit-bias", "3:-4", "three"})
+                  .ok());
+  EXPECT_EQ(s.model, "a.gguf");
+  EXPECT_EQ(s.kv, "f32");
+  EXPECT_EQ(s.threads, 3);
+  EXPECT_EQ(s.temperature, 0.25f);
+  EXPECT_EQ(s.memory, uint64_t{2} << 30);
+  EXPECT_EQ(s.seed, ~uint64_t{0});
+  EXPECT_TRUE(s.seed_given);
+  EXPECT_TRUE(s.raw);
+  EXPECT_THAT(s.bias, ElementsAre("1:2", "3:-4"));
+  EXPECT_THAT(s.rest, ElementsAre("one", "two", "three"));
+}
+
+TEST(Flags, what_was_not_given_keeps_its_default) {
+  Sample s;
+  ASSERT_TRUE(s.parse({}).ok());
+  EXPECT_EQ(s.kv, "f16");
+  EXPECT_EQ(s.threads, 0);
+  EXPECT_FALSE(s.seed_given);
+  EXPECT_FALSE(s.raw);
+}
+
+TEST(Flags, unknown_flag_suggests_the_nearest) {
+  EXPECT_EQ(Sample().error({"hello", "--thread", "3"}), "unknown flag --thread; did you mean --threads?");
+  EXPECT_EQ(Sample().error({"--tmep=3"}), "unknown flag --tmep; did you mean --temp?");
+  EXPECT_EQ(Sample().error({"--something-else"}), "unknown flag --something-else; see: invar run --help");
+}
+
+TEST(Flags, wrong_values_name_the_flag_and_the_range) {
+  EXPECT_EQ(Sample().error({"--threads", "many"}), "--threads many: must be a whole number from 1 to 1024");
+  EXPECT_EQ(Sample().error({"--threads", "0"}), "--threads 0: must be a whole number from 1 to 1024");
+  EXPECT_EQ(Sample().error({"--threads", "3x"}), "--threads 3x: must be a whole number from 1 to 1024");
+  EXPECT_EQ(Sample().error({"--temp", "nan"}), "--temp nan: must be a number from 0 to 100");
+  EXPECT_EQ(Sample().error({"--kv", "f61"}), "--kv f61: must be one of f16, bf16, f32; did you mean f16?");
+  EXPECT_EQ(Sample().error({"--seed", "-1"}), "--seed -1: must be a whole number from 0 to 2^64 - 1");
+  EXPECT_THAT(Sample().error({"--memory", "lots"}), HasSubstr("--memory"));
+}
+
+TEST(Flags, missing_value_is_an_error_that_shows_the_form) {
+  EXPECT_EQ(Sample().error({"--model"}), "--model needs a value: --model FILE");
+}
+
+TEST(Flags, a_value_for_a_switch_is_an_error) {
+  EXPECT_NE(Sample().error({"--raw=perhaps"}), "no error");
+}
+
+TEST(Flags, after_two_dashes_everything_is_an_argument) {
+  Sample s;
+  ASSERT_TRUE(s.parse({"--raw", "--", "--kv", "-x"}).ok());
+  EXPECT_THAT(s.rest, ElementsAre("--kv", "-x"));
+  EXPECT_EQ(s.kv, "f16");
+}
+
+TEST(Flags, help_is_not_an_error_and_shows_examples) {
+  Sample s;
+  auto r = s.parse({"--help"});
+  ASSERT_TRUE(r.ok());
+  EXPECT_FALSE(*r);
+  EXPECT_THAT(s.flags.help(), HasSubstr("invar run hello"));
+  EXPECT_THAT(s.flags.help(), HasSubstr("-m, --model FILE"));
+  EXPECT_THAT(s.flags.help(), HasSubstr("f16|bf16|f32"));
+}
+
+}  // namespace
+}  // namespace invar

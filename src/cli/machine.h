@@ -1,0 +1,20 @@
+#pragma once
+// Facts about this machine and process, for benchmark reports and --stats. Read from /proc; what is not there
+// is empty or 0.
+
+#include <cstdint>
+#include <string>
+
+namespace invar {
+
+struct Machine {
+  std::string cpu;     // "AMD EPYC 7763 64-Core Processor"
+  std::string system;  // "Linux 6.1.0"
+  int cores = 0;       // that this process may keep busy
+  uint64_t memory_bytes = 0;
+};
+Machine this_machine();
+
+uint64_t peak_resident_bytes();
+
+}  // namespace invar

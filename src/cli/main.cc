@@ -1,0 +1,64 @@
+// The program: finds the verb and hands it the arguments.
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/text_distance.h"
+#include "cli/verbs.h"
+
+namespace invar {
+namespace {
+
+constexpr const char kVersion[] = "0.1.0";
+
+void print_help() {
+  fmt::print(
+      "Invar: language models on CPUs; the same prompt, seed and model give the same answer, always.\n\n"
+      "Usage: invar VERB [flags] [arguments]\n\nVerbs:\n");
+  for (const Verb& v : verbs())
+    fmt::print("  {:<12} {}\n", v.name, v.summary);
+  fmt::print(
+      "\nExamples:\n"
+      "  invar run \"Why is the sky blue?\"\n"
+      "  cat notes.txt | invar run \"Summarize this:\"\n"
+      "  invar inspect model.gguf --tensors\n\n"
+      "invar VERB --help explains the flags of a verb; invar --version prints the version.\n");
+}
+
+int dispatch(const std::vector<std::string>& args) {
+  if (args.empty()) {
+    print_help();
+    return kExitUsage;
+  }
+  const std::string& name = args[0];
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help();
+    return 0;
+  }
+  if (name == "--version" || name == "version") {
+    fmt::print("invar {}\n", kVersion);
+    return 0;
+  }
+  std::vector<std::string> names = {"--help", "--version"};
+  for (const Verb& v : verbs()) {
+    if (name == v.name) return v.run(Arguments(args).subspan(1));
+    names.emplace_back(v.name);
+  }
+  const std::string near = nearest_text(name, names);
+  return fail_usage(invalid_argument(near.empty()
+                                         ? fmt::format("unknown verb '{}'; see: invar --help", name)
+                                         : fmt::format("unknown verb '{}'; did you mean {}?", name, near)));
+}
+
+}  // namespace
+}  // namespace invar
+
+int main(int argc, char** argv) {
+  // A full disk or a file size limit is an error of the write that met it, not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
+  return invar::dispatch({argv + 1, argv + argc});
+}

@@ -1,0 +1,74 @@
+#include "cli/npy_writer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace invar {
+
+static_assert(std::endian::native == std::endian::little, "rows are written as they lie in memory");
+
+Status NpyWriter::failed(const char* what) const {
+  const int error = errno;
+  const char* remedy = error == ENOSPC || error == EFBIG || error == EDQUOT
+                           ? "; free some space or choose another folder with --out"
+                           : "";
+  const Code code = *remedy ? Code::kResourceExhausted : Code::kIo;
+  return {code, fmt::format("{}: cannot {}: {}{}", path_, what, std::strerror(error), remedy)};
+}
+
+Result<NpyWriter> NpyWriter::create(const std::string& path, int64_t rows, int64_t cols) {
+  NpyWriter writer(path, rows, cols);
+  writer.temporary_ = fmt::format("{}.{}.tmp", path, ::getpid());
+  writer.file_ = std::fopen(writer.temporary_.c_str(), "wb");
+  if (writer.file_ == nullptr) return writer.failed("create");
+
+  // Magic, version, u16 length, then a Python dict padded with blanks so that the data starts at a multiple
+  // of 64.
+  std::string head =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  head.append(63 - (10 + head.size()) % 64, ' ');
+  head += '\n';
+  std::string prefix("\x93NUMPY\x01\x00", 8);
+  prefix += static_cast<char>(head.size() & 255);
+  prefix += static_cast<char>(head.size() >> 8);
+  prefix += head;
+  if (std::fwrite(prefix.data(), 1, prefix.size(), writer.file_) != prefix.size())
+    return writer.failed("write");
+  return writer;
+}
+
+NpyWriter::NpyWriter(NpyWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      rows_(other.rows_),
+      cols_(other.cols_),
+      written_(other.written_),
+      file_(std::exchange(other.file_, nullptr)) {}
+
+NpyWriter::~NpyWriter() {
+  if (file_ == nullptr) return;
+  std::fclose(file_);
+  ::unlink(temporary_.c_str());
+}
+
+Status NpyWriter::append(std::span<const float> row) {
+  CHECK(int64_t(row.size()) == cols_ && written_ < rows_);
+  if (std::fwrite(row.data(), sizeof(float), row.size(), file_) != row.size()) return failed("write");
+  ++written_;
+  return {};
+}
+
+Status NpyWriter::finish() {
+  CHECK(written_ == rows_);
+  if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) return failed("write");
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to");
+  std::fclose(std::exchange(file_, nullptr));
+  return {};
+}
+
+}  // namespace invar

@@ -1,0 +1,71 @@
+#include "cli/sampling_flags.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <random>
+
+namespace invar {
+namespace {
+
+constexpr float kDefaultTemperature = 0.7f;
+
+}  // namespace
+
+void SamplingFlags::declare(Flags& flags) {
+  params_.temperature = kDefaultTemperature;
+  constexpr double kMax = std::numeric_limits<float>::max();
+  flags.section("Choice of tokens");
+  flags.number("--temp", &params_.temperature,
+               "temperature; 0 always takes the most likely token (default: 0.7)", 0, kMax);
+  flags.integer("--top-k", &params_.top_k, "keep the N most likely tokens; 0 = all (default)");
+  flags.number("--top-p", &params_.top_p, "keep the most likely tokens that sum to X; 1 = all (default)", 0,
+               1);
+  flags.number("--min-p", &params_.min_p, "drop tokens below X times the most likely one; 0 = off (default)",
+               0, 1);
+  flags.number("--presence-penalty", &params_.presence_penalty, "subtracted once for a generated token",
+               -kMax, kMax);
+  flags.number("--frequency-penalty", &params_.frequency_penalty, "subtracted per use of a generated token",
+               -kMax, kMax);
+  flags.number("--repeat-penalty", &params_.repetition_penalty,
+               "divides tokens of prompt and answer; 1 = off", 0, kMax);
+  flags.texts("--logit-bias", &bias_, "ID:X", "adds X to the logit of a token; may be repeated");
+  flags.unsigned64("--seed", &params_.seed, &seed_given_,
+                   "makes sampling repeatable (default: random, shown by -v)");
+  flags.integer("--logprobs", &params_.logprobs,
+                "print each token with its log probability and N alternatives", 0, 1000);
+  flags.section("End of the answer");
+  flags.integer("-n,--max-tokens", &max_tokens_, "tokens generated at most (default: 512)", 1);
+  flags.on("--ignore-eos", &ignore_eos_, "go on at end-of-text tokens");
+  flags.texts("--stop-id", &stop_, "ID", "another token that ends the answer; may be repeated");
+}
+
+Status SamplingFlags::apply(GenerateRequest& request) {
+  if (!seed_given_) {
+    std::random_device device;
+    params_.seed = uint64_t{device()} << 32 | device();
+    seed_given_ = true;
+  }
+  constexpr int64_t kMaxId = std::numeric_limits<int32_t>::max();
+  params_.logit_bias.clear();
+  for (const std::string& b : bias_) {
+    const size_t colon = b.find(':');
+    if (colon == std::string::npos)
+      return invalid_argument(fmt::format("--logit-bias {}: must be ID:X, such as 198:-2.5", b));
+    ASSIGN_OR_RETURN(const int64_t id, parse_integer("--logit-bias", b.substr(0, colon), 0, kMaxId));
+    ASSIGN_OR_RETURN(const double x,
+                     parse_number("--logit-bias", b.substr(colon + 1), -std::numeric_limits<float>::max(),
+                                  std::numeric_limits<float>::max()));
+    params_.logit_bias.emplace_back(int32_t(id), float(x));
+  }
+  request.sampling = params_;
+  request.max_tokens = max_tokens_;
+  request.ignore_eos = ignore_eos_;
+  for (const std::string& s : stop_) {
+    ASSIGN_OR_RETURN(const int64_t id, parse_integer("--stop-id", s, 0, kMaxId));
+    request.stop_ids.push_back(int32_t(id));
+  }
+  return {};
+}
+
+}  // namespace invar

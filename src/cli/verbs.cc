@@ -1,0 +1,43 @@
+#include "cli/verbs.h"
+
+#include <cstdio>
+
+#include "cli/flags.h"
+
+namespace invar {
+namespace {
+
+constexpr Verb kVerbs[] = {
+    {"run", "answer prompts in the terminal", run_verb},
+    {"inspect", "show what is in a model file and whether it can run", inspect_verb},
+    {"logits", "write the logits of a token sequence to a file", logits_verb},
+    {"tokenize", "turn text into token ids and back", tokenize_verb},
+    {"bench", "measure prompt and decode speed", bench_verb},
+};
+
+}  // namespace
+
+std::span<const Verb> verbs() {
+  return kVerbs;
+}
+
+int fail(const Status& status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "invar: %s\n", status.message().c_str());
+  return status.code() == Code::kCancelled ? kExitInterrupted : kExitFailed;
+}
+
+int fail_usage(const Status& status) {
+  fail(status);
+  return kExitUsage;
+}
+
+std::optional<int> parse_or_end(Flags& flags, Arguments args) {
+  const auto parsed = flags.parse(args);
+  if (!parsed.ok()) return fail_usage(parsed.status());
+  if (*parsed) return std::nullopt;
+  std::fputs(flags.help().c_str(), stdout);
+  return 0;
+}
+
+}  // namespace invar

@@ -1,0 +1,179 @@
+// Whole models against outside references (test/data/oracles): float64 goldens for float weights, and for
+// quantized weights the distance that llama.cpp has on the same file. A family or a type is one row of a
+// table.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/mapped_file.h"
+#include "format/gguf.h"
+#include "golden.h"
+#include "model_runner.h"
+#include "reference_model.h"
+
+namespace invar {
+namespace {
+
+struct Row {
+  const char* model;   // file or folder below oracles/
+  const char* golden;  // stem of the golden pair
+};
+
+std::string row_name(const testing::TestParamInfo<Row>& info) {
+  std::string s = info.param.model;
+  for (char& c : s) {
+    if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return s;
+}
+
+double kl(std::span<const double> p_logits, std::span<const double> q_logits) {
+  const auto log_sum = [](std::span<const double> x) {
+    const double top = *std::max_element(x.begin(), x.end());
+    double sum = 0;
+    for (const double v : x)
+      sum += std::exp(v - top);
+    return top + std::log(sum);
+  };
+  const double lp = log_sum(p_logits), lq = log_sum(q_logits);
+  double total = 0;
+  for (size_t i = 0; i < p_logits.size(); ++i)
+    total += std::exp(p_logits[i] - lp) * ((p_logits[i] - lp) - (q_logits[i] - lq));
+  return total;
+}
+
+// The greedy run equals the stored one up to the first step whose margin is within the tolerance: beyond it
+// two right engines may part.
+void expect_greedy(ModelRunner& runner, const GoldenSequence& s, double tolerance) {
+  if (s.greedy.empty()) return;
+  const std::vector<int32_t> got = runner.greedy(s.ids, int32_t(s.greedy.size()));
+  ASSERT_EQ(got.size(), s.greedy.size());
+  for (size_t i = 0; i < got.size() && s.greedy_margin[i] > tolerance; ++i)
+    ASSERT_EQ(got[i], s.greedy[i]) << "greedy step " << i << ", margin " << s.greedy_margin[i];
+}
+
+// ---- float weights
+
+constexpr Row kFloat[] = {
+    {"models/llama-linear-bias", "models/llama-linear-bias/golden"},
+    {"models/llama-q256", "models/llama-q256/golden"},
+    {"models/llama-tied-rope-llama3", "models/llama-tied-rope-llama3/golden"},
+    {"models/llama-untied", "models/llama-untied/golden"},
+    {"models/llama-yarn", "models/llama-yarn/golden"},
+    {"models/qwen2-bias", "models/qwen2-bias/golden"},
+    {"models/qwen3-qknorm", "models/qwen3-qknorm/golden"},
+    {"models/smollm3-nope", "models/smollm3-nope/golden"},
+    {"gguf/lossless/llama-tied-rope-llama3.gguf", "models/llama-tied-rope-llama3/golden"},
+    {"gguf/lossless/llama-untied.gguf", "models/llama-untied/golden"},
+    {"gguf/lossless/qwen2-bias.gguf", "models/qwen2-bias/golden"},
+    {"gguf/lossless/qwen3-qknorm.gguf", "models/qwen3-qknorm/golden"},
+    {"gguf/lossless/smollm3-nope.gguf", "models/smollm3-nope/golden"},
+};
+
+class FloatOracle : public testing::TestWithParam<Row> {};
+
+TEST_P(FloatOracle, logits_are_within_ten_times_a_float32_engine_and_greedy_tokens_agree) {
+  const Row& row = GetParam();
+  ModelRunner runner(ModelRunner::load(oracle_path(row.model)), {});
+  const size_t vocab = size_t(runner.vocab());
+  double worst_ratio = 0;
+  for (const GoldenSequence& s : read_golden(oracle_path(row.golden))) {
+    ASSERT_EQ(s.logits.size(), s.positions.size() * vocab);
+    ASSERT_GT(s.float32_max_abs, 0);
+    const std::vector<float> got = runner.logits(s.ids);
+    double worst = 0;
+    for (size_t p = 0; p < s.positions.size(); ++p) {
+      for (size_t i = 0; i < vocab; ++i)
+        worst = std::max(worst,
+                         std::abs(double(got[size_t(s.positions[p]) * vocab + i]) - s.logits[p * vocab + i]));
+    }
+    worst_ratio = std::max(worst_ratio, worst / s.float32_max_abs);
+    EXPECT_LE(worst, 10 * s.float32_max_abs) << s.ids.size() << " tokens";
+    expect_greedy(runner, s, 10 * s.float32_max_abs);
+  }
+  RecordProperty("worst_ratio_to_float32_column", std::to_string(worst_ratio));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, FloatOracle, testing::ValuesIn(kFloat), row_name);
+
+// ---- quantized weights
+
+constexpr Row kQuantized[] = {
+    {"gguf/quant/llama-q256-F16.gguf", "gguf/quant/llama-q256-F16.golden"},
+    {"gguf/quant/llama-q256-BF16.gguf", "gguf/quant/llama-q256-BF16.golden"},
+    {"gguf/quant/llama-q256-Q4_0.gguf", "gguf/quant/llama-q256-Q4_0.golden"},
+    {"gguf/quant/llama-q256-Q4_1.gguf", "gguf/quant/llama-q256-Q4_1.golden"},
+    {"gguf/quant/llama-q256-Q5_0.gguf", "gguf/quant/llama-q256-Q5_0.golden"},
+    {"gguf/quant/llama-q256-Q5_1.gguf", "gguf/quant/llama-q256-Q5_1.golden"},
+    {"gguf/quant/llama-q256-Q8_0.gguf", "gguf/quant/llama-q256-Q8_0.golden"},
+    {"gguf/quant/llama-q256-Q2_K.gguf", "gguf/quant/llama-q256-Q2_K.golden"},
+    {"gguf/quant/llama-q256-Q3_K.gguf", "gguf/quant/llama-q256-Q3_K.golden"},
+    {"gguf/quant/llama-q256-Q4_K.gguf", "gguf/quant/llama-q256-Q4_K.golden"},
+    {"gguf/quant/llama-q256-Q5_K.gguf", "gguf/quant/llama-q256-Q5_K.golden"},
+    {"gguf/quant/llama-q256-Q6_K.gguf", "gguf/quant/llama-q256-Q6_K.golden"},
+    {"gguf/quant/llama-q256-Q4_K_M-mix.gguf", "gguf/quant/llama-q256-Q4_K_M-mix.golden"},
+    {"gguf/quant/qwen3-q256-Q4_K.gguf", "gguf/quant/qwen3-q256-Q4_K.golden"},
+};
+
+// The test's own float64 pass against the stored goldens, which were rounded to float32.
+constexpr double kReferenceTolerance = 5e-6;
+// The worst position is as much luck as skill: below this it says nothing.
+constexpr double kWorstKlFloor = 2.5e-3;
+
+class QuantizedOracle : public testing::TestWithParam<Row> {};
+
+TEST_P(QuantizedOracle, is_as_close_to_float64_as_llama_cpp) {
+  const Row& row = GetParam();
+  auto mapped = MappedFile::open(oracle_path(row.model));
+  ASSERT_TRUE(mapped.ok()) << mapped.status().message();
+  auto file = GgufFile::parse(mapped->bytes(), row.model);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const ReferenceModel reference(*file);
+  ModelRunner runner(ModelRunner::load(oracle_path(row.model)), {});
+  const size_t vocab = size_t(runner.vocab());
+
+  double total = 0, worst = 0, peer = 0;
+  size_t positions = 0;
+  for (const GoldenSequence& s : read_golden(oracle_path(row.golden))) {
+    ASSERT_GT(s.peer_max_kl, 0);
+    peer = std::max(peer, s.peer_max_kl);
+    const std::vector<double> exact = reference.logits(s.ids);
+    ASSERT_EQ(exact.size(), s.ids.size() * vocab);
+    for (size_t p = 0; p < s.positions.size(); ++p) {
+      for (size_t i = 0; i < vocab; ++i)
+        ASSERT_NEAR(exact[size_t(s.positions[p]) * vocab + i], s.logits[p * vocab + i], kReferenceTolerance)
+            << "the test's reference is wrong at position " << s.positions[p];
+    }
+    const std::vector<float> single = runner.logits(s.ids);
+    const std::vector<double> got(single.begin(), single.end());
+    for (size_t p = 0; p < s.ids.size(); ++p) {
+      const double d =
+          kl(std::span(exact).subspan(p * vocab, vocab), std::span(got).subspan(p * vocab, vocab));
+      total += d, ++positions;
+      worst = std::max(worst, d);
+    }
+    expect_greedy(runner, s, s.peer_max_abs);
+  }
+  EXPECT_LE(total / double(positions), peer);
+  EXPECT_LE(worst, std::max(1.5 * peer, kWorstKlFloor));
+  RecordProperty("mean_kl", std::to_string(total / double(positions)));
+  RecordProperty("worst_kl", std::to_string(worst));
+  RecordProperty("llama_cpp_worst_kl", std::to_string(peer));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedOracle, testing::ValuesIn(kQuantized), row_name);
+
+// ---- refused
+
+TEST(Refusal, an_active_sliding_window_is_refused_by_name) {
+  LoadOptions options;
+  options.progress = false;
+  const auto model = Model::load(oracle_path("models/qwen2-swa"), options);
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.status().code(), Code::kUnsupported);
+  EXPECT_NE(model.status().message().find("sliding_window"), std::string::npos) << model.status().message();
+}
+
+}  // namespace
+}  // namespace invar

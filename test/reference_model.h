@@ -1,0 +1,208 @@
+#pragma once
+// ReferenceModel: the forward pass of a GGUF file of the families llama and qwen3 (plain rope) in double
+// precision with dense weights, written from the mathematics and sharing nothing with the engine but the
+// reading of blocks. It fills in the positions that the stored goldens leave out and is itself checked
+// against them. Slow.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "format/gguf.h"
+#include "format/weight_type.h"
+#include "tensor/float16.h"
+
+namespace invar {
+
+// One quantized or float row-major tensor as the fp32 values of the reference dequantization.
+inline std::vector<double> dense(const GgufTensor& t) {
+  int64_t n = 1;
+  for (const int64_t d : t.shape)
+    n *= d;
+  std::vector<double> out;
+  out.reserve(size_t(n));
+  const WeightType& w = *t.type;
+  if (w.form == nullptr) throw std::runtime_error(std::string("no dense form of ") + w.name);
+  for (const std::byte* at = t.data.data(); int64_t(out.size()) < n; at += w.block_bytes) {
+    if (w.unpack == nullptr) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, at, size_t(w.block_bytes));
+      const Dtype type = w.form->dtype;
+      out.push_back(type == Dtype::kF32   ? bits_float(bits)
+                    : type == Dtype::kF16 ? f16_to_f32(uint16_t(bits))
+                                          : bf16_to_f32(uint16_t(bits)));
+      continue;
+    }
+    UnpackedBlock b;
+    w.unpack(at, &b);
+    for (int i = 0; i < w.block; ++i) {
+      const int g = i / w.form->group;
+      const bool two_levels = w.form->scale != ScaleKind::kF16;
+      const double scale = two_levels ? double(f16_to_f32(b.d[0])) * b.sub[g] : f16_to_f32(b.d[g]);
+      const double bias = w.form->bias == BiasKind::kNone  ? 0
+                          : w.form->bias == BiasKind::kF16 ? f16_to_f32(b.m[g])
+                                                           : double(f16_to_f32(b.m[0])) * b.sub_m[g];
+      out.push_back(float(scale * (int(b.code[i]) - w.form->zero_point) + bias));
+    }
+  }
+  return out;
+}
+
+class ReferenceModel {
+ public:
+  explicit ReferenceModel(const GgufFile& file) : file_(file) {
+    arch_ = std::string(get<std::string_view>(file.get_string("general.architecture")));
+    hidden_ = u32("embedding_length");
+    layers_ = u32("block_count");
+    heads_ = u32("attention.head_count");
+    kv_heads_ = u32("attention.head_count_kv");
+    const auto key = file.get_u32(arch_ + ".attention.key_length");
+    dim_ = key.ok() && *key ? int(**key) : hidden_ / heads_;
+    eps_ = get<float>(file.get_f32(arch_ + ".attention.layer_norm_rms_epsilon"));
+    base_ = get<float>(file.get_f32(arch_ + ".rope.freq_base"));
+    if (arch_ != "llama" && arch_ != "qwen3") throw std::runtime_error("no reference for " + arch_);
+    if (find("rope_freqs.weight")) throw std::runtime_error("no reference for scaled rope");
+  }
+
+  // [tokens, vocab]
+  std::vector<double> logits(std::span<const int32_t> ids) const {
+    const size_t n = ids.size();
+    const std::vector<double> embedding = weight("token_embd.weight");
+    std::vector<double> x;
+    for (const int32_t id : ids)
+      x.insert(x.end(), embedding.begin() + id * hidden_, embedding.begin() + (id + 1) * hidden_);
+    for (int layer = 0; layer < layers_; ++layer) {
+      const std::string p = "blk." + std::to_string(layer) + ".";
+      std::vector<double> h = norm(x, weight(p + "attn_norm.weight"));
+      std::vector<double> q = linear(h, head_rows(p + "attn_q.weight", heads_), n);
+      std::vector<double> k = linear(h, head_rows(p + "attn_k.weight", kv_heads_), n);
+      const std::vector<double> v = linear(h, weight(p + "attn_v.weight"), n);
+      if (find(p + "attn_q_norm.weight")) {
+        q = norm(q, weight(p + "attn_q_norm.weight"));
+        k = norm(k, weight(p + "attn_k_norm.weight"));
+      }
+      rotate(q, heads_, n);
+      rotate(k, kv_heads_, n);
+      add(x, linear(attention(q, k, v, n), weight(p + "attn_output.weight"), n));
+      h = norm(x, weight(p + "ffn_norm.weight"));
+      std::vector<double> gate = linear(h, weight(p + "ffn_gate.weight"), n);
+      const std::vector<double> up = linear(h, weight(p + "ffn_up.weight"), n);
+      for (size_t i = 0; i < gate.size(); ++i)
+        gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+      add(x, linear(gate, weight(p + "ffn_down.weight"), n));
+    }
+    const std::vector<double> h = norm(x, weight("output_norm.weight"));
+    return linear(h, find("output.weight") ? weight("output.weight") : embedding, n);
+  }
+
+ private:
+  template <class T>
+  static T get(const Result<std::optional<T>>& r) {
+    if (!r.ok()) throw std::runtime_error(r.status().message());
+    if (!*r) throw std::runtime_error("a key is missing");
+    return **r;
+  }
+  int u32(const std::string& key) const { return int(get<uint32_t>(file_.get_u32(arch_ + "." + key))); }
+  const GgufTensor* find(const std::string& name) const {
+    for (const GgufTensor& t : file_.tensors()) {
+      if (t.name == name) return &t;
+    }
+    return nullptr;
+  }
+  std::vector<double> weight(const std::string& name) const {
+    const GgufTensor* t = find(name);
+    if (t == nullptr) throw std::runtime_error(name + " is missing");
+    return dense(*t);
+  }
+  // q and k projections of llama files: the converter stores row j * dim/2 + i of a head as row 2i + j.
+  std::vector<double> head_rows(const std::string& name, int heads) const {
+    const std::vector<double> stored = weight(name);
+    if (arch_ != "llama") return stored;
+    std::vector<double> rows(stored.size());
+    for (int r = 0; r < heads * dim_; ++r) {
+      const int head = r / dim_, j = r % dim_ / (dim_ / 2), i = r % (dim_ / 2);
+      std::copy_n(&stored[size_t(head * dim_ + 2 * i + j) * hidden_], hidden_, &rows[size_t(r) * hidden_]);
+    }
+    return rows;
+  }
+
+  // x [rows, k] times w [n, k] transposed.
+  static std::vector<double> linear(const std::vector<double>& x, const std::vector<double>& w, size_t rows) {
+    const size_t k = x.size() / rows, n = w.size() / k;
+    std::vector<double> y(rows * n);
+    for (size_t r = 0; r < rows; ++r) {
+      for (size_t c = 0; c < n; ++c) {
+        double sum = 0;
+        for (size_t i = 0; i < k; ++i)
+          sum += x[r * k + i] * w[c * k + i];
+        y[r * n + c] = sum;
+      }
+    }
+    return y;
+  }
+  std::vector<double> norm(std::vector<double> x, const std::vector<double>& w) const {
+    for (size_t at = 0; at < x.size(); at += w.size()) {
+      double sum = 0;
+      for (size_t i = 0; i < w.size(); ++i)
+        sum += x[at + i] * x[at + i];
+      const double r = 1 / std::sqrt(sum / double(w.size()) + eps_);
+      for (size_t i = 0; i < w.size(); ++i)
+        x[at + i] *= r * w[i];
+    }
+    return x;
+  }
+  void rotate(std::vector<double>& x, int heads, size_t n) const {
+    const int half = dim_ / 2;
+    for (size_t t = 0; t < n; ++t) {
+      for (int i = 0; i < half; ++i) {
+        const double angle = double(t) * std::pow(base_, -2.0 * i / dim_);
+        const double c = std::cos(angle), s = std::sin(angle);
+        for (int h = 0; h < heads; ++h) {
+          double &a = x[(t * heads + h) * dim_ + i], &b = x[(t * heads + h) * dim_ + half + i];
+          const double a0 = a, b0 = b;
+          a = a0 * c - b0 * s;
+          b = a0 * s + b0 * c;
+        }
+      }
+    }
+  }
+  std::vector<double> attention(const std::vector<double>& q, const std::vector<double>& k,
+                                const std::vector<double>& v, size_t n) const {
+    std::vector<double> out(n * heads_ * dim_);
+    for (size_t t = 0; t < n; ++t) {
+      for (int h = 0; h < heads_; ++h) {
+        const int kv = h / (heads_ / kv_heads_);
+        std::vector<double> p(t + 1);
+        double top = -INFINITY, sum = 0;
+        for (size_t j = 0; j <= t; ++j) {
+          for (int d = 0; d < dim_; ++d)
+            p[j] += q[(t * heads_ + h) * dim_ + d] * k[(j * kv_heads_ + kv) * dim_ + d];
+          p[j] /= std::sqrt(double(dim_));
+          top = std::max(top, p[j]);
+        }
+        for (double& e : p)
+          sum += e = std::exp(e - top);
+        for (size_t j = 0; j <= t; ++j) {
+          for (int d = 0; d < dim_; ++d)
+            out[(t * heads_ + h) * dim_ + d] += p[j] / sum * v[(j * kv_heads_ + kv) * dim_ + d];
+        }
+      }
+    }
+    return out;
+  }
+  static void add(std::vector<double>& x, const std::vector<double>& y) {
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] += y[i];
+  }
+
+  const GgufFile& file_;
+  std::string arch_;
+  int hidden_ = 0, layers_ = 0, heads_ = 0, kv_heads_ = 0, dim_ = 0;
+  double eps_ = 0, base_ = 0;
+};
+
+}  // namespace invar
