@@ -20,6 +20,7 @@ foreach(line IN LISTS layer_lines)
   list(FILTER sources EXCLUDE REGEX "(_test|/main)\\.cc$")
   set(INVAR_EXCLUDE "")      # folder.cmake may take sources out (compiled once per instruction set, say)
   set(INVAR_OBJECTS "")      # ... and add objects
+  set(INVAR_TEST_OBJECTS "") # ... to the test program alone
   if(EXISTS ${dir}/folder.cmake)
     include(${dir}/folder.cmake)
   endif()
@@ -48,7 +49,7 @@ foreach(line IN LISTS layer_lines)
   list(APPEND all_layers invar_${layer})
 
   if(tests)
-    add_executable(${layer}_test ${tests})
+    add_executable(${layer}_test ${tests} ${INVAR_TEST_OBJECTS})
     target_link_libraries(${layer}_test PRIVATE invar_${layer} GTest::gmock GTest::gtest_main)
     target_compile_definitions(${layer}_test PRIVATE INVAR_TEST_DATA="${CMAKE_SOURCE_DIR}/test/data")
     add_test(NAME ${layer} COMMAND ${layer}_test)

@@ -22,7 +22,8 @@ function(invar_add_isa_set spec out_line out_target)
   target_compile_definitions(${target} PRIVATE
     INVAR_ISA=${id} INVAR_ISA_NAME="${name}" INVAR_ISA_HEADER="kernels/cpu/isa/${header}.h")
   # Optimized in every build type: inlining is what keeps weak symbols out.
-  target_compile_options(${target} PRIVATE ${flags} -O3 -Wno-psabi)
+  target_compile_options(${target} PRIVATE ${flags} -O3 -Wno-psabi
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)
   set(${out_line} "ISA_SET(${id}, \"${name}\", \"${features}\")\n" PARENT_SCOPE)
   set(${out_target} ${target} PARENT_SCOPE)
 endfunction()
@@ -39,7 +40,6 @@ set_property(SOURCE ${dir}/kernel_table.cc APPEND PROPERTY COMPILE_OPTIONS -I${C
 
 # The emulated set: linked into kernels_test only, through an object that registers it (emulated_set_test.cc).
 find_path(INVAR_SIMDE_DIR simde/x86/avx512.h)
-set(INVAR_TEST_OBJECTS "")
 if(INVAR_SIMDE_DIR)
   invar_add_isa_set("${INVAR_EMULATED_SET}" isa_line isa_target)
   target_include_directories(${isa_target} SYSTEM PRIVATE ${INVAR_SIMDE_DIR})

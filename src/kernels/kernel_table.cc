@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <type_traits>
 
 #include "base/check.h"
 
@@ -79,13 +80,17 @@ Set make_set(const char* name, const char* features, Fill... fill) {
   return set;
 }
 
-const Set kSets[] = {
+const auto& sets() {
+  // Built on first use, so that other translation units may ask while they are being initialized.
+  static const Set kSets[] = {
 #define ISA_SET(id, name, features) \
   make_set(name, features, id::fill_linear, id::fill_attention, id::fill_ops),
 #include "kernels/isa_list.inc"
 #undef ISA_SET
-};
-constexpr size_t kSetCount = sizeof(kSets) / sizeof(kSets[0]);
+  };
+  return kSets;
+}
+constexpr size_t kSetCount = std::extent_v<std::remove_cvref_t<decltype(sets())>>;
 
 }  // namespace
 
@@ -93,14 +98,14 @@ std::span<const KernelTable* const> kernel_tables() {
   static const auto tables = [] {
     std::array<const KernelTable*, kSetCount> t{};
     for (size_t i = 0; i < kSetCount; i++)
-      t[i] = &kSets[i].table;
+      t[i] = &sets()[i].table;
     return t;
   }();
   return tables;
 }
 
 bool cpu_supports(const KernelTable& table) {
-  for (const Set& set : kSets) {
+  for (const Set& set : sets()) {
     if (&set.table == &table) return cpu_has_all(set.features);
   }
   return false;

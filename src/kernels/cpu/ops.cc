@@ -1,4 +1,4 @@
-// The ops kernels of one instruction set; compiled once per set (isa_list.cmake).
+// The element-wise and row kernels of one instruction set; compiled once per set (isa_list.cmake).
 
 #include "kernels/cpu/ops-inl.h"
 
@@ -7,6 +7,23 @@
 namespace invar::INVAR_ISA {
 
 void fill_ops(KernelTable& t);  // declared per set by kernel_table.cc
-void fill_ops(KernelTable& t) {}
+void fill_ops(KernelTable& t) {
+  t.rms_norm = rms_norm;
+  t.add = add_rows;
+  t.gated_silu = gated_silu;
+  t.unary[int(Unary::kExp)] = map<exp>;
+  t.unary[int(Unary::kSigmoid)] = map<sigmoid>;
+  t.unary[int(Unary::kSilu)] = map<silu>;
+  t.unary[int(Unary::kTanh)] = map<tanh>;
+  t.unary[int(Unary::kSoftplus)] = map<softplus>;
+  t.unary[int(Unary::kGeluTanh)] = map<gelu_tanh>;
+  t.unary[int(Unary::kErf)] = map<erf>;
+  t.unary[int(Unary::kGeluErf)] = map<gelu_erf>;
+  t.softmax = softmax;
+  t.argmax = argmax;
+  t.all_finite = all_finite;
+  t.rope_table = rope_table;
+  t.rope = rope;
+}
 
 }  // namespace invar::INVAR_ISA

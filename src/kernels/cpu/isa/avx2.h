@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#define INVAR_ISA_AVX2 1  // picks linear_dot_avx2.h
+
 namespace invar::INVAR_ISA {
 
 struct Vf {

@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #endif
 
+#define INVAR_ISA_AVX512 1  // picks linear_dot_avx512.h
+
 namespace invar::INVAR_ISA {
 
 struct Vf {

@@ -61,6 +61,58 @@ INVAR_INLINE __m256i cvtepi32_epi16(__m512i x) {
       _mm256_packus_epi32(_mm256_and_si256(p.i8[0], low), _mm256_and_si256(p.i8[1], low)), 0xD8);
 }
 
+// Widening of 16 bytes, and shifts whose count is no literal.
+INVAR_INLINE __m512i cvtepu8_epi32(__m128i b) {
+  Parts p;
+  p.i8[0] = _mm256_cvtepu8_epi32(b);
+  p.i8[1] = _mm256_cvtepu8_epi32(_mm_srli_si128(b, 8));
+  return p.i;
+}
+INVAR_INLINE __m512i cvtepi8_epi32(__m128i b) {
+  Parts p;
+  p.i8[0] = _mm256_cvtepi8_epi32(b);
+  p.i8[1] = _mm256_cvtepi8_epi32(_mm_srli_si128(b, 8));
+  return p.i;
+}
+INVAR_INLINE __m512i srli_epi16(__m512i x, int n) {
+  Parts p;
+  p.i = x;
+  for (int k = 0; k < 2; k++)
+    p.i8[k] = _mm256_srli_epi16(p.i8[k], n);
+  return p.i;
+}
+INVAR_INLINE __m512i slli_epi16(__m512i x, int n) {
+  Parts p;
+  p.i = x;
+  for (int k = 0; k < 2; k++)
+    p.i8[k] = _mm256_slli_epi16(p.i8[k], n);
+  return p.i;
+}
+
+// SIMDe's own forms of the dot products are exact, but their generic vectors take minutes to compile in unrolled loops.
+static __attribute__((noinline)) __m512i dpbusd(__m512i sum, __m512i a, __m512i b) {
+  Parts s, u, v;
+  s.i = sum;
+  u.i = a;
+  v.i = b;
+  for (int k = 0; k < 2; k++) {
+    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(u.i8[k], _mm256_set1_epi16(255)),
+                                           _mm256_srai_epi16(_mm256_slli_epi16(v.i8[k], 8), 8));
+    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u.i8[k], 8), _mm256_srai_epi16(v.i8[k], 8));
+    s.i8[k] = _mm256_add_epi32(s.i8[k], _mm256_add_epi32(even, odd));
+  }
+  return s.i;
+}
+static __attribute__((noinline)) __m512i dpwssd(__m512i sum, __m512i a, __m512i b) {
+  Parts s, u, v;
+  s.i = sum;
+  u.i = a;
+  v.i = b;
+  for (int k = 0; k < 2; k++)
+    s.i8[k] = _mm256_add_epi32(s.i8[k], _mm256_madd_epi16(u.i8[k], v.i8[k]));
+  return s.i;
+}
+
 }  // namespace invar::INVAR_ISA::simde_rest
 
 #undef _mm512_cvtps_ph
@@ -71,3 +123,13 @@ INVAR_INLINE __m256i cvtepi32_epi16(__m512i x) {
 #define _mm512_cvtps_ph(x, rounding) simde_rest::cvtps_ph(x)
 #define _mm512_cvtepu16_epi32(h) simde_rest::cvtepu16_epi32(h)
 #define _mm512_cvtepi32_epi16(x) simde_rest::cvtepi32_epi16(x)
+#undef _mm512_srli_epi16
+#undef _mm512_slli_epi16
+#define _mm512_srli_epi16(x, n) simde_rest::srli_epi16(x, n)
+#define _mm512_slli_epi16(x, n) simde_rest::slli_epi16(x, n)
+#define _mm512_cvtepu8_epi32(b) simde_rest::cvtepu8_epi32(b)
+#define _mm512_cvtepi8_epi32(b) simde_rest::cvtepi8_epi32(b)
+#undef _mm512_dpbusd_epi32
+#undef _mm512_dpwssd_epi32
+#define _mm512_dpbusd_epi32(s, a, b) simde_rest::dpbusd(s, a, b)
+#define _mm512_dpwssd_epi32(s, a, b) simde_rest::dpwssd(s, a, b)

@@ -1,0 +1,160 @@
+#pragma once
+// Element-wise and row kernels of the kernel table (docs/numerics.md, sections 1, 4 and 8), written once over
+// the 16-lane vectors of the set being compiled. Row reductions keep lane l for elements l, l+16, ... in
+// ascending order.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/functions-inl.h"
+#include "tensor/exact_math.h"
+
+namespace invar::INVAR_ISA {
+
+// f(offset, n): blocks of 16 elements, then the rest with n < 16. f is called with the literal 16 in the
+// loop, so that whole blocks take the unmasked path.
+template <class F>
+INVAR_INLINE void for_blocks(int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    f(i, 16);
+  if (i < n) f(i, int(n - i));
+}
+INVAR_INLINE Vf load_up_to(const float* p, int n) {
+  return n == 16 ? load(p) : load_n(p, n);
+}
+INVAR_INLINE void store_up_to(float* p, Vf x, int n) {
+  if (n == 16) {
+    store(p, x);
+  } else {
+    store_n(p, x, n);
+  }
+}
+
+template <Vf (*f)(Vf)>
+static void map(const float* x, int64_t n, float* y) {
+  for_blocks(n, [=](int64_t i, int k)
+                    __attribute__((always_inline)) { store_up_to(y + i, f(load_up_to(x + i, k)), k); });
+}
+
+static void add_rows(const float* x, const float* y, int64_t n, float* out) {
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(out + i, add(load_up_to(x + i, k), load_up_to(y + i, k)), k);
+  });
+}
+
+static void gated_silu(const float* gate, const float* up, int64_t n, float* out) {
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(out + i, mul(silu(load_up_to(gate + i, k)), load_up_to(up + i, k)), k);
+  });
+}
+
+static void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y, uint8_t* fault) {
+  Vf squares = zero();
+  for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
+    const Vf v = load_up_to(x + i, k);  // missing lanes are +0 and add nothing to a sum that is never -0
+    squares = fma(v, v, squares);
+  });
+  const float sum = reduce_add(squares);
+  if ((bits_of(sum) & 0x7FFFFFFF) >= 0x7F800000) *fault = 1;
+  const float v = sum / float(n) + eps;
+  const Vf r = set1(1.0f / __builtin_sqrtf(v));
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(y + i, mul(mul(load_up_to(x + i, k), r), load_up_to(weight + i, k)), k);
+  });
+}
+
+static void softmax(const float* x, int64_t n, float* p) {
+  if (n == 0) return;
+  const float lowest = -__builtin_inff();
+  Vf highest = set1(lowest);
+  for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
+    const Vf v = load_up_to(x + i, k);
+    highest = max(k == 16 ? v : select(first_n(k), v, highest), highest);
+  });
+  const Vf m = set1(reduce_max(highest));
+  Vf sums = zero();
+  for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
+    const Vf e = exp_or_zero(sub(load_up_to(x + i, k), m));
+    sums = add(sums, k == 16 ? e : select(first_n(k), e, zero()));
+    store_up_to(p + i, e, k);
+  });
+  const Vf sum = set1(reduce_add(sums));
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(p + i, div(load_up_to(p + i, k), sum), k);
+  });
+}
+
+// NaN never wins; 0 when nothing exceeds -infinity.
+static int64_t argmax(const float* x, int64_t n) {
+  // Blocks of 2^20 elements keep indices in 32 bits.
+  constexpr int64_t kSpan = 1 << 20;
+  float best = -__builtin_inff();
+  int64_t best_index = 0;
+  for (int64_t start = 0; start < n; start += kSpan) {
+    const int64_t count = n - start < kSpan ? n - start : kSpan;
+    Vf value = set1(best);
+    Vi index = set1_i(-1);  // -1: nothing here beat what came before
+    for_blocks(count, [&](int64_t i, int k) __attribute__((always_inline)) {
+      const Vf v = load_up_to(x + start + i, k);
+      Mask better = gt(v, value);
+      if (k != 16) better = both(better, first_n(k));
+      value = select(better, v, value);
+      index = select(better, add_i(set1_i(int32_t(i)), lane_ids()), index);
+    });
+    float values[16];
+    int32_t indices[16];
+    store(values, value);
+    store_i(indices, index);
+    int32_t winner = -1;
+    for (int l = 0; l < 16; l++) {
+      if (indices[l] < 0) continue;
+      if (values[l] > best || (values[l] == best && winner >= 0 && indices[l] < winner)) {
+        best = values[l];
+        winner = indices[l];
+      }
+    }
+    if (winner >= 0) best_index = start + winner;
+  }
+  return best_index;
+}
+
+static bool all_finite(const float* x, int64_t n) {
+  Vi magnitude = set1_i(0);
+  for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
+    const Vi a = and_i(as_int(load_up_to(x + i, k)), set1_i(0x7FFFFFFF));
+    magnitude = select(gt_i(a, magnitude), a, magnitude);
+  });
+  return reduce_max_i(magnitude) < 0x7F800000;
+}
+
+static void rope_table(const float* inv_freq, int dim, int32_t position, float attention_factor, bool scaled,
+                       float* cos, float* sin) {
+  for (int i = 0; i < dim / 2; i++) {
+    const float angle = float(position) * inv_freq[i];
+    double s, c;
+    sincos64(double(angle), &s, &c);
+    cos[i] = float(c);
+    sin[i] = float(s);
+    if (scaled) {
+      cos[i] = cos[i] * attention_factor;
+      sin[i] = sin[i] * attention_factor;
+    }
+  }
+}
+
+static void rope(float* x, int heads, int head_dim, int dim, const float* cos, const float* sin) {
+  const int half = dim / 2;
+  for (int h = 0; h < heads; h++) {
+    float* first = x + int64_t(h) * head_dim;
+    float* second = first + half;
+    for_blocks(half, [=](int64_t i, int k) __attribute__((always_inline)) {
+      const Vf a = load_up_to(first + i, k), b = load_up_to(second + i, k);
+      const Vf c = load_up_to(cos + i, k), s = load_up_to(sin + i, k);
+      store_up_to(first + i, fma(a, c, neg(mul(b, s))), k);
+      store_up_to(second + i, fma(a, s, mul(b, c)), k);
+    });
+  }
+}
+
+}  // namespace invar::INVAR_ISA

@@ -1,0 +1,95 @@
+#pragma once
+// Raw codecs: keys and values as f32, f16 or bf16. Their inner functions, compiled once per instruction set:
+// included by kernels/cpu/attention-inl.h, after kernels/cpu/isa/isa.h, whose vectors they use.
+// Planes: k_codes [head_dim][64 positions], v_codes [64 positions][head_dim].
+
+namespace invar::INVAR_ISA {
+
+struct RawF32 {
+  using Element = float;
+  static constexpr float kLargest = 0x1.fffffep127f;
+  static constexpr int kIndex = 2;  // in kv/codecs.cc
+  INVAR_INLINE Vf widen(const float* p) { return load(p); }
+  INVAR_INLINE Vf widen_n(const float* p, int n) { return load_n(p, n); }
+  INVAR_INLINE void narrow(float* p, Vf x) { store(p, x); }
+};
+struct RawF16 {
+  using Element = uint16_t;
+  static constexpr float kLargest = 65504.0f;
+  static constexpr int kIndex = 0;
+  INVAR_INLINE Vf widen(const uint16_t* p) { return load_f16(p); }
+  INVAR_INLINE Vf widen_n(const uint16_t* p, int n) { return load_f16_n(p, n); }
+  INVAR_INLINE void narrow(uint16_t* p, Vf x) { store_f16(p, x); }
+};
+struct RawBF16 {
+  using Element = uint16_t;
+  static constexpr float kLargest = 0x1.fep127f;
+  static constexpr int kIndex = 1;
+  INVAR_INLINE Vf widen(const uint16_t* p) { return load_bf16(p); }
+  INVAR_INLINE Vf widen_n(const uint16_t* p, int n) { return load_bf16_n(p, n); }
+  INVAR_INLINE void narrow(uint16_t* p, Vf x) { store_bf16(p, x); }
+};
+
+// A codec as attention sees it.
+template <class Raw>
+struct RawCodec {
+  using Element = typename Raw::Element;
+  static constexpr int kIndex = Raw::kIndex;
+
+  // Elements of a plane as they lie there, 16 at a time.
+  struct Source {
+    const Element* p;
+    __attribute__((always_inline)) Vf at(int64_t i) const { return Raw::widen(p + i); }
+  };
+  INVAR_INLINE Source source(const std::byte* plane) { return {(const Element*)plane}; }
+
+  // Narrows head_dim floats: saturating; NaN and infinity become +0 and set the return value.
+  INVAR_INLINE bool narrow_head(const float* x, int head_dim, Element* out) {
+    Mask bad = first_n(0);
+    for (int d = 0; d < head_dim; d += 16) {
+      const int n = head_dim - d < 16 ? head_dim - d : 16;
+      Vf v = n == 16 ? load(x + d) : load_n(x + d, n);
+      const Mask wrong = not_finite(v);
+      bad = either(bad, wrong);
+      v = clamp(select(wrong, zero(), v), -Raw::kLargest, Raw::kLargest);
+      if (n == 16) {
+        Raw::narrow(out + d, v);
+      } else {
+        Element rest[16];
+        Raw::narrow(rest, v);
+        memcpy(out + d, rest, size_t(n) * sizeof(Element));
+      }
+    }
+    return any(bad);
+  }
+
+  // One token's key and value of one KV head, f32 [head_dim] each. True if a value was NaN or infinite.
+  INVAR_INLINE bool write(std::byte* k_plane, std::byte* v_plane, int head_dim, int slot, const float* k,
+                          const float* v) {
+    Element key[kMaxHeadDim];
+    bool bad = narrow_head(k, head_dim, key);
+    Element* column = (Element*)k_plane + slot;
+    for (int d = 0; d < head_dim; d++)
+      column[d * kPageTokens] = key[d];
+    bad |= narrow_head(v, head_dim, (Element*)v_plane + int64_t(slot) * head_dim);
+    return bad;
+  }
+
+  // Keys of a page as f32 [head_dim][64].
+  INVAR_INLINE void widen_keys(const std::byte* k_plane, int head_dim, float* out) {
+    const Element* p = (const Element*)k_plane;
+    for (int i = 0; i < head_dim * kPageTokens; i += 16)
+      store(out + i, Raw::widen(p + i));
+  }
+  // Values of a page as f32 [64][padded], padded = head_dim rounded up to 16, zeros behind.
+  INVAR_INLINE void widen_values(const std::byte* v_plane, int head_dim, int padded, float* out) {
+    const Element* p = (const Element*)v_plane;
+    for (int j = 0; j < kPageTokens; j++, p += head_dim, out += padded) {
+      for (int d = 0; d < head_dim; d += 16) {
+        store(out + d, d + 16 <= head_dim ? Raw::widen(p + d) : Raw::widen_n(p + d, head_dim - d));
+      }
+    }
+  }
+};
+
+}  // namespace invar::INVAR_ISA
