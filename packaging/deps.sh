@@ -13,10 +13,17 @@ is_installed() { # every package of "$*"
   ((have == want))
 }
 
-is_known() { # apt can install every package of "$*"
+# Asks apt once which of the packages in `missing` it can install; is_known answers from that.
+ask_apt() {
+  # shellcheck disable=SC2046
+  known=" $(apt-cache policy $(printf '%s\n' "${missing[@]}" | tr '|' ' ') 2>/dev/null |
+    awk '/^[^ ]/ { name = $1; sub(/:$/, "", name) } /^  Candidate: [^(]/ { printf "%s ", name }') "
+}
+
+is_known() { # every package of "$*"
   local package
   for package in "$@"; do
-    apt-cache policy "$package" 2>/dev/null | grep -q '^  Candidate: [^(]' || return 1
+    [[ $known == *" $package "* ]] || return 1
   done
 }
 
@@ -66,7 +73,8 @@ find_missing() {
 # The first alternative of each missing need that apt knows, in `packages`; needs without one in `unknown`.
 choose_packages() {
   packages=() unknown=()
-  local need alternative found
+  local need alternative found known
+  ask_apt
   for need in "${missing[@]}"; do
     found=
     while read -r alternative; do
@@ -82,54 +90,38 @@ choose_packages() {
   done
 }
 
-first_alternatives() { # of `missing`, for a message when apt cannot be asked
-  local need
-  for need in "${missing[@]}"; do printf '%s ' "${need%%|*}"; done
-}
-
-# ensure_packages OCCASION ...: all needs of these occasions are there when it returns.
+# ensure_packages OCCASION ...: all needs of these occasions are met when it returns.
 ensure_packages() {
-  local missing packages unknown root_prefix=() log=$ROOT/build/apt.log
+  local missing packages unknown as_root=() log=$ROOT/build/apt.log
   if ! type -P dpkg-query apt-get >/dev/null; then
-    find_cargo || fail "no cargo >= 1.87 found, and this is not a Debian or Ubuntu system; install Rust and try again"
+    find_cargo || fail "no cargo >= 1.87 found, and this is not a Debian or Ubuntu system: install Rust and try again"
     return 0 # CMake names what else it misses
   fi
   find_missing "$@"
   ((${#missing[@]} == 0)) && return 0
 
-  choose_packages
-  if [[ ${INVAR_NO_INSTALL:-0} != 0 ]]; then
-    say "missing packages: $(first_alternatives)"
-    say "install them with: apt-get install -y --no-install-recommends ${packages[*]:-$(first_alternatives)}"
+  local install="apt-get install -y --no-install-recommends"
+  if [[ ${INVAR_NO_INSTALL:-0} != 0 ]] || { ((EUID != 0)) && ! type -P sudo >/dev/null; }; then
+    choose_packages
+    say "missing packages: ${packages[*]} ${unknown[*]}"
+    say "as root, install them with: apt-get update && $install ${packages[*]} ${unknown[*]%% |*}"
     exit 1
   fi
-  ((EUID == 0)) || root_prefix=(sudo)
-  if ((EUID != 0)) && ! type -P sudo >/dev/null; then
-    fail "missing packages, and neither root nor sudo here; as root, run: apt-get update && apt-get install -y --no-install-recommends ${packages[*]:-$(first_alternatives)}"
-  fi
+  ((EUID == 0)) || as_root=(sudo)
+  as_root+=(env DEBIAN_FRONTEND=noninteractive)
   mkdir -p "$ROOT/build"
-  export DEBIAN_FRONTEND=noninteractive
-  local attempt
-  for attempt in known updated; do
-    if [[ $attempt == updated || ${#unknown[@]} -gt 0 ]]; then
-      say "apt-get update"
-      "${root_prefix[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update </dev/null >"$log" 2>&1 || tail -n 5 "$log" >&2
-      choose_packages
-    fi
-    if ((${#unknown[@]} > 0)); then
-      [[ $attempt == updated ]] || continue
-      fail "apt knows none of: ${unknown[*]}"
-    fi
-    say "apt-get install -y --no-install-recommends ${packages[*]}"
-    if "${root_prefix[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      "${packages[@]}" </dev/null >>"$log" 2>&1; then
-      find_missing "$@"
-      ((${#missing[@]} == 0)) && return 0
-      fail "still missing after the installation: ${missing[*]} (log: $log)"
-    fi
-  done
-  tail -n 15 "$log" >&2
-  fail "apt-get failed; the whole log is in $log"
+  say "apt-get update"
+  "${as_root[@]}" apt-get update </dev/null >"$log" 2>&1 || say "apt-get update failed: $(tail -n 1 "$log")"
+  choose_packages
+  ((${#unknown[@]} == 0)) || fail "apt offers none of: $(printf '[%s] ' "${unknown[@]}")"
+  say "$install ${packages[*]}"
+  # shellcheck disable=SC2086
+  if ! "${as_root[@]}" $install "${packages[@]}" </dev/null >>"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    fail "apt-get failed; the whole log is in $log"
+  fi
+  find_missing "$@"
+  ((${#missing[@]} == 0)) || fail "still missing after the installation: ${missing[*]} (log: $log)"
 }
 
 # The compiler of the release build: clang 19 where it is there, else another that is known to work.
