@@ -7,7 +7,7 @@
 #include <limits>
 #include <unordered_set>
 
-#include "format/quoted.h"
+#include "format/quote_name.h"
 
 namespace invar {
 namespace {
@@ -24,17 +24,22 @@ size_t fixed_size(GgufType type) {
   switch (type) {
     case GgufType::kU8:
     case GgufType::kI8:
-    case GgufType::kBool: return 1;
+    case GgufType::kBool:
+      return 1;
     case GgufType::kU16:
-    case GgufType::kI16: return 2;
+    case GgufType::kI16:
+      return 2;
     case GgufType::kU32:
     case GgufType::kI32:
-    case GgufType::kF32: return 4;
+    case GgufType::kF32:
+      return 4;
     case GgufType::kU64:
     case GgufType::kI64:
-    case GgufType::kF64: return 8;
+    case GgufType::kF64:
+      return 8;
     case GgufType::kString:
-    case GgufType::kArray: return 0;
+    case GgufType::kArray:
+      return 0;
   }
   return 0;
 }
@@ -55,7 +60,8 @@ class Reader {
 
   Status take(uint64_t n, const std::string& what, std::span<const std::byte>* out) {
     if (n > left())
-      return corrupt(fmt::format("truncated: {} needs {} bytes at offset {}, {} are left", what, n, at_, left()));
+      return corrupt(
+          fmt::format("truncated: {} needs {} bytes at offset {}, {} are left", what, n, at_, left()));
     *out = bytes_.subspan(at_, n);
     at_ += n;
     return {};
@@ -69,7 +75,7 @@ class Reader {
   }
   Status string(const std::string& what, std::string_view* out) {
     uint64_t length = 0;
-    RETURN_IF_ERROR(number("the length of " + what, &length));
+    RETURN_IF_ERROR(number(what, &length));
     std::span<const std::byte> bytes;
     RETURN_IF_ERROR(take(length, what, &bytes));
     *out = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -87,7 +93,7 @@ Status check_name(std::string_view name, const char* what) {
     return corrupt(fmt::format("a {} has {} bytes, more than {}", what, name.size(), kMaxName));
   for (const char c : name)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
-      return corrupt(fmt::format("{} {} holds control characters", what, quoted(name)));
+      return corrupt(fmt::format("{} {} holds control characters", what, quote_name(name)));
   return {};
 }
 
@@ -107,8 +113,8 @@ Status check_bools(std::span<const std::byte> bytes, const std::string& what) {
 Status skip_elements(Reader& in, GgufType element, uint64_t count, int depth, const std::string& what) {
   if (const size_t size = fixed_size(element); size != 0) {
     if (count > in.left() / size)
-      return corrupt(fmt::format("truncated: {} wants {} elements of {} bytes, {} bytes are left", what, count, size,
-                                 in.left()));
+      return corrupt(fmt::format("truncated: {} wants {} elements of {} bytes, {} bytes are left", what,
+                                 count, size, in.left()));
     std::span<const std::byte> bytes;
     RETURN_IF_ERROR(in.take(count * size, what, &bytes));
     return element == GgufType::kBool ? check_bools(bytes, what) : Status();
@@ -118,7 +124,6 @@ Status skip_elements(Reader& in, GgufType element, uint64_t count, int depth, co
     return corrupt(fmt::format("truncated: {} wants {} elements, {} bytes are left", what, count, in.left()));
   if (element == GgufType::kString) {
     for (uint64_t i = 0; i < count; ++i) {
-      // The common case without building text for messages.
       std::string_view ignored;
       RETURN_IF_ERROR(in.string(what, &ignored));
     }
@@ -139,7 +144,7 @@ Status skip_elements(Reader& in, GgufType element, uint64_t count, int depth, co
 Status read_entry(Reader& in, std::span<const std::byte> file, GgufEntry* entry) {
   RETURN_IF_ERROR(in.string("a metadata key", &entry->key));
   RETURN_IF_ERROR(check_name(entry->key, "metadata key"));
-  const std::string what = "metadata " + quoted(entry->key);
+  const std::string what = "metadata " + quote_name(entry->key);
   uint32_t type = 0;
   RETURN_IF_ERROR(in.number(what, &type));
   RETURN_IF_ERROR(check_type(type, what));
@@ -175,10 +180,11 @@ Status read_tensor(Reader& in, TensorInfo* info) {
   GgufTensor& tensor = info->tensor;
   RETURN_IF_ERROR(in.string("a tensor name", &tensor.name));
   RETURN_IF_ERROR(check_name(tensor.name, "tensor name"));
-  const std::string what = "tensor " + quoted(tensor.name);
+  const std::string what = "tensor " + quote_name(tensor.name);
   uint32_t dims = 0;
   RETURN_IF_ERROR(in.number(what, &dims));
-  if (dims < 1 || dims > kMaxDims) return corrupt(fmt::format("{} has {} dimensions, not 1 to {}", what, dims, kMaxDims));
+  if (dims < 1 || dims > kMaxDims)
+    return corrupt(fmt::format("{} has {} dimensions, not 1 to {}", what, dims, kMaxDims));
   uint64_t elements = 1;
   for (uint32_t d = 0; d < dims; ++d) {
     uint64_t n = 0;
@@ -196,8 +202,8 @@ Status read_tensor(Reader& in, TensorInfo* info) {
     return unsupported(fmt::format("{} has type number {}, which is unknown to this build", what, type));
   const auto block = static_cast<uint64_t>(tensor.type->block);
   if (static_cast<uint64_t>(tensor.shape.back()) % block != 0)
-    return corrupt(fmt::format("{}: rows of {} elements are no multiple of the {} elements of a {} block", what,
-                               tensor.shape.back(), block, tensor.type->name));
+    return corrupt(fmt::format("{}: rows of {} elements are no multiple of the {} elements of a {} block",
+                               what, tensor.shape.back(), block, tensor.type->name));
   const uint64_t blocks = elements / block;
   if (blocks > std::numeric_limits<int64_t>::max() / static_cast<uint64_t>(tensor.type->block_bytes))
     return corrupt(fmt::format("the size of {} overflows", what));
@@ -210,11 +216,12 @@ Status place(std::vector<TensorInfo>& infos, std::span<const std::byte> data, ui
   for (TensorInfo& info : infos) {
     const std::string_view name = info.tensor.name;
     if (info.offset % alignment != 0)
-      return corrupt(fmt::format("tensor {} lies at offset {}, no multiple of the alignment {}", quoted(name),
-                                 info.offset, alignment));
+      return corrupt(fmt::format("tensor {} lies at offset {}, no multiple of the alignment {}",
+                                 quote_name(name), info.offset, alignment));
     if (info.offset > data.size() || info.bytes > data.size() - info.offset)
-      return corrupt(fmt::format("tensor {} ends beyond the file: {} bytes at offset {} of {}; the file is truncated",
-                                 quoted(name), info.bytes, info.offset, data.size()));
+      return corrupt(
+          fmt::format("tensor {} ends beyond the file: {} bytes at offset {} of {}; the file is truncated",
+                      quote_name(name), info.bytes, info.offset, data.size()));
     info.tensor.data = data.subspan(info.offset, info.bytes);
   }
   std::vector<const TensorInfo*> order;
@@ -225,8 +232,8 @@ Status place(std::vector<TensorInfo>& infos, std::span<const std::byte> data, ui
             [](const TensorInfo* a, const TensorInfo* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < order.size(); ++i)
     if (order[i]->offset < order[i - 1]->offset + order[i - 1]->bytes)
-      return corrupt(fmt::format("tensors {} and {} overlap", quoted(order[i - 1]->tensor.name),
-                                 quoted(order[i]->tensor.name)));
+      return corrupt(fmt::format("tensors {} and {} overlap", quote_name(order[i - 1]->tensor.name),
+                                 quote_name(order[i]->tensor.name)));
   return {};
 }
 
@@ -252,15 +259,32 @@ bool fits(int64_t value) {
 bool load_int(GgufType type, const std::byte* p, int64_t* out) {
   switch (type) {
     case GgufType::kU8:
-    case GgufType::kBool: *out = load<uint8_t>(p); return true;
-    case GgufType::kI8: *out = load<int8_t>(p); return true;
-    case GgufType::kU16: *out = load<uint16_t>(p); return true;
-    case GgufType::kI16: *out = load<int16_t>(p); return true;
-    case GgufType::kU32: *out = load<uint32_t>(p); return true;
-    case GgufType::kI32: *out = load<int32_t>(p); return true;
-    case GgufType::kI64: *out = load<int64_t>(p); return true;
-    case GgufType::kU64: *out = load<int64_t>(p); return *out >= 0;
-    default: return false;
+    case GgufType::kBool:
+      *out = load<uint8_t>(p);
+      return true;
+    case GgufType::kI8:
+      *out = load<int8_t>(p);
+      return true;
+    case GgufType::kU16:
+      *out = load<uint16_t>(p);
+      return true;
+    case GgufType::kI16:
+      *out = load<int16_t>(p);
+      return true;
+    case GgufType::kU32:
+      *out = load<uint32_t>(p);
+      return true;
+    case GgufType::kI32:
+      *out = load<int32_t>(p);
+      return true;
+    case GgufType::kI64:
+      *out = load<int64_t>(p);
+      return true;
+    case GgufType::kU64:
+      *out = load<int64_t>(p);
+      return *out >= 0;
+    default:
+      return false;
   }
 }
 
@@ -276,8 +300,8 @@ std::string type_text(const GgufEntry& e) {
 }
 
 Status wrong_type(const std::string& label, const GgufEntry& e, const char* wanted) {
-  return corrupt(fmt::format("{}: metadata {} should be {}, but is {}{}", label, quoted(e.key), wanted, type_text(e),
-                             e.type == GgufType::kArray ? "" : " or out of range"));
+  return corrupt(fmt::format("{}: metadata {} should be {}, but is {}{}", label, quote_name(e.key), wanted,
+                             type_text(e), e.type == GgufType::kArray ? "" : " or out of range"));
 }
 
 }  // namespace
@@ -308,14 +332,15 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const std::str
       GgufEntry entry;
       RETURN_IF_ERROR(read_entry(in, file, &entry));
       if (!out.by_key_.emplace(entry.key, out.entries_.size()).second)
-        return corrupt(fmt::format("metadata key {} occurs twice", quoted(entry.key)));
+        return corrupt(fmt::format("metadata key {} occurs twice", quote_name(entry.key)));
       out.entries_.push_back(entry);
     }
     if (const GgufEntry* e = out.find("general.alignment"); e != nullptr) {
       if (e->type != GgufType::kU32) return wrong_type(label, *e, "u32");
       out.alignment_ = load<uint32_t>(e->bytes.data());
       if (!std::has_single_bit(out.alignment_) || out.alignment_ > kMaxAlignment)
-        return corrupt(fmt::format("general.alignment is {}, not a power of two up to {}", out.alignment_, kMaxAlignment));
+        return corrupt(fmt::format("general.alignment is {}, not a power of two up to {}", out.alignment_,
+                                   kMaxAlignment));
     }
 
     std::unordered_set<std::string_view> names;
@@ -323,7 +348,7 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const std::str
       TensorInfo info;
       RETURN_IF_ERROR(read_tensor(in, &info));
       if (!names.insert(info.tensor.name).second)
-        return corrupt(fmt::format("tensor {} occurs twice", quoted(info.tensor.name)));
+        return corrupt(fmt::format("tensor {} occurs twice", quote_name(info.tensor.name)));
       infos.push_back(std::move(info));
     }
     const uint64_t header = (in.at() + out.alignment_ - 1) / out.alignment_ * out.alignment_;
@@ -348,7 +373,8 @@ Result<std::optional<int64_t>> GgufFile::get_int(std::string_view key) const {
   const GgufEntry* e = find(key);
   if (e == nullptr) return std::optional<int64_t>();
   int64_t value = 0;
-  if (e->type == GgufType::kBool || !load_int(e->type, e->bytes.data(), &value)) return wrong_type(label_, *e, "an integer");
+  if (e->type == GgufType::kBool || !load_int(e->type, e->bytes.data(), &value))
+    return wrong_type(label_, *e, "an integer");
   return std::optional<int64_t>(value);
 }
 
@@ -386,7 +412,8 @@ Result<std::optional<std::string_view>> GgufFile::get_string(std::string_view ke
 Result<std::optional<GgufStrings>> GgufFile::get_strings(std::string_view key) const {
   const GgufEntry* e = find(key);
   if (e == nullptr) return std::optional<GgufStrings>();
-  if (e->type != GgufType::kArray || e->element != GgufType::kString) return wrong_type(label_, *e, "an array of strings");
+  if (e->type != GgufType::kArray || e->element != GgufType::kString)
+    return wrong_type(label_, *e, "an array of strings");
   return std::optional<GgufStrings>(GgufStrings(e->bytes, e->count));
 }
 
@@ -411,7 +438,7 @@ Result<std::optional<std::vector<int64_t>>> GgufFile::get_ints(std::string_view 
   std::vector<int64_t> values(e->count);
   for (uint64_t i = 0; i < e->count; ++i)
     if (!load_int(e->element, e->bytes.data() + i * fixed_size(e->element), &values[i]))
-      return corrupt(fmt::format("{}: metadata {} holds an integer beyond 2^63", label_, quoted(e->key)));
+      return corrupt(fmt::format("{}: metadata {} holds an integer beyond 2^63", label_, quote_name(e->key)));
   return std::optional(std::move(values));
 }
 

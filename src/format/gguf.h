@@ -1,8 +1,8 @@
 #pragma once
-// GgufFile: the checked directory of a GGUF file (version 2 or 3, little-endian): metadata and tensor infos as
-// views into its bytes. Borrows the bytes; read-only, thread-safe. parse() trusts nothing: whatever it returns
-// lies inside the file, aligned, without overlaps or duplicates, and costs memory in proportion to what is
-// stored.
+// GgufFile: the checked directory of a GGUF file (version 2 or 3, little-endian): metadata and tensor infos
+// as views into its bytes. Borrows the bytes; read-only, thread-safe. parse() trusts nothing: whatever it
+// returns lies inside the file, aligned, without overlaps or duplicates, and costs memory in proportion to
+// what is stored.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,19 @@
 namespace invar {
 
 enum class GgufType : uint32_t {
-  kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64,
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64,
 };
 const char* gguf_type_name(GgufType type);
 
@@ -83,8 +95,8 @@ class GgufFile {
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   const GgufEntry* find(std::string_view key) const;  // nullptr: absent
 
-  // Typed reading. An absent key is nullopt; a value of another type or out of range is an error that names the
-  // key. Integers of any width are accepted where the value fits, F64 where a float is wanted.
+  // Typed reading. An absent key is nullopt; a value of another type or out of range is an error that names
+  // the key. Integers of any width are accepted where the value fits, F64 where a float is wanted.
   Result<std::optional<uint32_t>> get_u32(std::string_view key) const;
   Result<std::optional<int64_t>> get_int(std::string_view key) const;
   Result<std::optional<float>> get_f32(std::string_view key) const;

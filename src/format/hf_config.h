@@ -1,7 +1,7 @@
 #pragma once
 // HfConfig: typed reading of a JSON configuration file (config.json, generation_config.json). Immutable,
-// thread-safe. Keys may be nested with dots: "rope_scaling.factor". An absent key and null are nullopt; a value
-// of another type is an error that names file and key.
+// thread-safe. Keys may be nested with dots: "rope_scaling.factor". An absent key and null are nullopt; a
+// value of another type is an error that names file and key.
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
-// ModelSource: a model on disk, whatever its file format: typed metadata and tensors under canonical (Hugging Face)
-// names. Owns the maps; borrowed tensor bytes live as long as it does. Read-only, thread-safe. Everything in it has
-// been checked against hostile files; nothing is guessed.
+// ModelSource: a model on disk, whatever its file format: typed metadata and tensors under canonical (Hugging
+// Face) names. Owns the maps; borrowed tensor bytes live as long as it does. Read-only, thread-safe.
+// Everything in it has been checked against hostile files; nothing is guessed.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,10 +20,10 @@ namespace invar {
 enum class SourceKind : uint8_t { kGguf, kHuggingFace };
 
 struct SourceTensor {
-  std::string name;             // canonical: "model.layers.0.self_attn.q_proj.weight"
-  std::string stored_name;      // as in the file: "blk.0.attn_q.weight"
+  std::string name;         // canonical: "model.layers.0.self_attn.q_proj.weight"
+  std::string stored_name;  // as in the file: "blk.0.attn_q.weight"
   const WeightType* type;
-  std::vector<int64_t> shape;   // row-major: [rows, cols] or [n]
+  std::vector<int64_t> shape;  // row-major: [rows, cols] or [n]
   std::span<const std::byte> data;
 };
 
@@ -32,7 +32,8 @@ class HfConfig;
 
 class ModelSource {
  public:
-  // A .gguf file, a folder with config.json and model.safetensors, or the .safetensors file inside such a folder.
+  // A .gguf file, a folder with config.json and model.safetensors, or the .safetensors file inside such a
+  // folder.
   static Result<std::unique_ptr<ModelSource>> open(const std::string& path);
   virtual ~ModelSource() = default;
 
@@ -51,8 +52,12 @@ class ModelSource {
 
   // Identity of the source for cache keys: size, mtime, header and sampled content.
   virtual std::string identity() const = 0;
-  // Lets the tensor bytes leave the resident set; they stay readable.
-  virtual void drop_tensor_pages() const = 0;
+  // Lets bytes of a tensor leave the resident set; they stay readable. The second form: of all tensors.
+  virtual void drop_tensor_pages(std::span<const std::byte> part) const = 0;
+  void drop_tensor_pages() const {
+    for (const SourceTensor& tensor : tensors())
+      drop_tensor_pages(tensor.data);
+  }
 };
 
 }  // namespace invar

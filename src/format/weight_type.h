@@ -11,11 +11,12 @@
 
 namespace invar {
 
-// One source block, unpacked. Weight k of the block is scale[k / group] * (code[k] - zero_point) + bias[k / group],
-// with the two levels of scales kept apart as the packed form stores them:
+// One source block, unpacked. Weight k of the block is scale[k / group] * (code[k] - zero_point) + bias[k /
+// group], with the two levels of scales kept apart as the packed form stores them:
 //   ScaleKind::kF16      scale = f16(d)              per group in d[g]
 //   kF16xU8 / kF16xS8    scale = f16(d[0]) * sub[g]
-//   BiasKind::kF16       bias = f16(m[g]);  kF16xU8: bias = f16(m[0]) * sub_m[g]   (m already carries its sign)
+//   BiasKind::kF16       bias = f16(m[g]);  kF16xU8: bias = f16(m[0]) * sub_m[g]   (m already carries its
+//   sign)
 struct UnpackedBlock {
   uint8_t code[256];
   uint16_t d[16];
@@ -25,16 +26,16 @@ struct UnpackedBlock {
 };
 
 struct WeightType {
-  const char* name;          // "Q4_K"
-  int32_t ggml_type;         // number in GGUF files, -1 if none
-  int32_t block;             // elements per block along K: 1, 32, 256
+  const char* name;   // "Q4_K"
+  int32_t ggml_type;  // number in GGUF files, -1 if none
+  int32_t block;      // elements per block along K: 1, 32, 256
   int32_t block_bytes;
-  const PackedForm* form;    // nullptr: known, but not supported by this build
+  const PackedForm* form;  // nullptr: known, but not supported by this build
   void (*unpack)(const std::byte* block, UnpackedBlock* out);  // nullptr for float types
 };
 
 std::span<const WeightType> weight_types();
-const WeightType* weight_type_by_ggml(int32_t ggml_type);    // nullptr if unknown
+const WeightType* weight_type_by_ggml(int32_t ggml_type);      // nullptr if unknown
 const WeightType* weight_type_by_name(std::string_view name);  // "F32", "BF16", "Q4_0", ...
 
 }  // namespace invar

@@ -1,7 +1,7 @@
 #pragma once
-// Model: one loaded model file: its graph, its packed weights, its metadata. Immutable after load and shared by
-// reference count (the engine, the command line and the text layer hold it). load() may pack weights, which takes
-// time and shows progress; everything a later run needs is then in the cache.
+// Model: one loaded model file: its graph, its packed weights, its metadata. Immutable after load and shared
+// by reference count (the engine, the command line and the text layer hold it). load() may pack weights,
+// which takes time and shows progress; everything a later run needs is then in the cache.
 
 #include <cstdint>
 #include <memory>
@@ -16,8 +16,8 @@
 namespace invar {
 
 struct ModelInfo {
-  std::string family;       // "llama": the row of the family table
-  std::string name;         // from the file, or its base name
+  std::string family;  // "llama": the row of the family table
+  std::string name;    // from the file, or its base name
   int32_t vocab = 0;
   int32_t hidden = 0;
   int32_t layers = 0;
@@ -31,8 +31,8 @@ struct ModelInfo {
 };
 
 struct LoadOptions {
-  std::string cache_dir;    // packed weights go to cache_dir/packed; empty: pack in memory
-  int threads = 0;          // for packing; 0 = every core
+  std::string cache_dir;  // packed weights go to cache_dir/packed; empty: pack in memory
+  int threads = 0;        // for packing; 0 = every core
   bool progress = true;
 };
 
@@ -44,10 +44,10 @@ class Model {
   const ModelInfo& info() const;
   const Graph& graph() const;
   const WeightSet& weights() const;
-  const ModelSource& source() const;      // metadata: tokenizer, chat template, generation defaults
+  const ModelSource& source() const;  // metadata: tokenizer, chat template, generation defaults
   size_t packed_bytes() const;
-  bool packed_in_memory() const;          // no usable cache: weights live in anonymous memory
-  std::string identity() const;           // hex digest of file identity, for cache keys
+  bool packed_in_memory() const;  // no usable cache: weights live in anonymous memory
+  std::string identity() const;   // hex digest of file identity, for cache keys
 
  private:
   struct Impl;

@@ -1,10 +1,10 @@
-#include "format/quoted.h"
+#include "format/quote_name.h"
 
 #include <fmt/format.h>
 
 namespace invar {
 
-std::string quoted(std::string_view name) {
+std::string quote_name(std::string_view name) {
   constexpr size_t kShown = 100;
   std::string text = "\"";
   for (const char c : name.substr(0, kShown)) {

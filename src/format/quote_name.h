@@ -6,6 +6,6 @@
 
 namespace invar {
 
-std::string quoted(std::string_view name);
+std::string quote_name(std::string_view name);
 
 }  // namespace invar

@@ -1,0 +1,30 @@
+#include "format/file_identity.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+
+namespace invar {
+
+std::string file_identity(const MappedFile& file, size_t header_bytes) {
+  constexpr size_t kSamples = 64, kSampleBytes = 4096;
+  const std::span<const std::byte> bytes = file.bytes();
+  struct stat info = {};
+  stat(file.path().c_str(), &info);
+  const size_t head = std::min(header_bytes, bytes.size()), rest = bytes.size() - head;
+  std::string text = fmt::format("{} {} {} {:016x}", bytes.size(), info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                                 hash64(bytes.first(head)));
+  if (rest <= kSamples * kSampleBytes) {
+    text += fmt::format(" {:016x}", hash64(bytes.subspan(head)));
+  } else {
+    const size_t step = (rest - kSampleBytes) / (kSamples - 1);
+    for (size_t i = 0; i < kSamples; ++i)
+      text += fmt::format(" {:016x}", hash64(bytes.subspan(head + i * step, kSampleBytes)));
+  }
+  return hex(sha256(text));
+}
+
+}  // namespace invar

@@ -1,0 +1,13 @@
+#pragma once
+// Tensor names of GGUF files -> canonical (Hugging Face) names, for the dense decoder families.
+
+#include <string>
+#include <string_view>
+
+namespace invar {
+
+// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight". A name without a rule comes back
+// unchanged, so that the audit of the family can name it.
+std::string canonical_name(std::string_view gguf_name);
+
+}  // namespace invar

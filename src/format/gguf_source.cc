@@ -1,0 +1,68 @@
+#include "format/gguf_source.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "base/mapped_file.h"
+#include "format/file_identity.h"
+#include "format/gguf.h"
+#include "format/gguf_names.h"
+#include "format/quote_name.h"
+
+namespace invar {
+namespace {
+
+class GgufSource : public ModelSource {
+ public:
+  GgufSource(MappedFile map, GgufFile file) : map_(std::move(map)), file_(std::move(file)) {
+    tensors_.reserve(file_.tensors().size());
+    for (const GgufTensor& t : file_.tensors())
+      tensors_.push_back({canonical_name(t.name), std::string(t.name), t.type, t.shape, t.data});
+  }
+
+  Status index() {
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      if (!by_name_.emplace(tensors_[i].name, i).second)
+        return corrupt(fmt::format("{}: two tensors stand for {}", path(), quote_name(tensors_[i].name)));
+    return {};
+  }
+
+  SourceKind kind() const override { return SourceKind::kGguf; }
+  const std::string& path() const override { return map_.path(); }
+  std::string architecture() const override {
+    const auto name = file_.get_string("general.architecture");
+    return name.ok() && name->has_value() ? std::string(**name) : std::string();
+  }
+  std::span<const SourceTensor> tensors() const override { return tensors_; }
+  const SourceTensor* find(std::string_view name) const override {
+    const auto it = by_name_.find(name);
+    return it == by_name_.end() ? nullptr : &tensors_[it->second];
+  }
+  const GgufFile* gguf() const override { return &file_; }
+  Result<std::string> side_file(const std::string& name) const override {
+    return not_found(fmt::format("{}: a GGUF file has no side file {}", path(), name));
+  }
+  std::string identity() const override { return file_identity(map_, file_.header_bytes()); }
+  void drop_tensor_pages(std::span<const std::byte> part) const override {
+    map_.drop(static_cast<size_t>(part.data() - map_.bytes().data()), part.size());
+  }
+
+ private:
+  MappedFile map_;
+  GgufFile file_;
+  std::vector<SourceTensor> tensors_;
+  std::unordered_map<std::string_view, size_t> by_name_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ModelSource>> open_gguf_source(const std::string& path) {
+  ASSIGN_OR_RETURN(MappedFile map, MappedFile::open(path));
+  ASSIGN_OR_RETURN(GgufFile file, GgufFile::parse(map.bytes(), path));
+  auto source = std::make_unique<GgufSource>(std::move(map), std::move(file));
+  RETURN_IF_ERROR(source->index());
+  return std::unique_ptr<ModelSource>(std::move(source));
+}
+
+}  // namespace invar

@@ -1,0 +1,111 @@
+#include "format/hf_config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "format/json_value.h"
+#include "format/quote_name.h"
+
+namespace invar {
+
+Result<HfConfig> HfConfig::parse(std::string_view text, const std::string& label) {
+  constexpr JsonLimits kLimits{.bytes = 16 << 20, .values = 1 << 20};
+  Result<JsonValue> root = parse_json(text, kLimits);
+  if (!root.ok()) return root.status().with_context(label);
+  if (!std::holds_alternative<JsonValue::Object>(root->data))
+    return corrupt(fmt::format("{} is {}, not an object", label, root->type_name()));
+  return HfConfig(label, std::make_unique<JsonValue>(*std::move(root)));
+}
+
+HfConfig::HfConfig(std::string label, std::unique_ptr<JsonValue> root)
+    : label_(std::move(label)), root_(std::move(root)) {}
+HfConfig::HfConfig(HfConfig&&) noexcept = default;
+HfConfig& HfConfig::operator=(HfConfig&&) noexcept = default;
+HfConfig::~HfConfig() = default;
+
+// nullptr: absent or null, at any level.
+const JsonValue* HfConfig::find(std::string_view key) const {
+  const JsonValue* at = root_.get();
+  while (at != nullptr && !key.empty()) {
+    const size_t dot = key.find('.');
+    at = at->find(key.substr(0, dot));
+    key = dot == std::string_view::npos ? std::string_view() : key.substr(dot + 1);
+  }
+  return at == nullptr || std::holds_alternative<std::nullptr_t>(at->data) ? nullptr : at;
+}
+
+Status HfConfig::wrong_type(std::string_view key, const char* wanted, const JsonValue& value) const {
+  return corrupt(
+      fmt::format("{}: {} should be {}, but is {}", label_, quote_name(key), wanted, value.type_name()));
+}
+
+bool HfConfig::has(std::string_view key) const {
+  return find(key) != nullptr;
+}
+
+Result<std::optional<int64_t>> HfConfig::get_int(std::string_view key) const {
+  const JsonValue* v = find(key);
+  if (v == nullptr) return std::optional<int64_t>();
+  if (const auto* i = std::get_if<int64_t>(&v->data)) return std::optional(*i);
+  // Some files write whole numbers as floats.
+  if (const auto* d = std::get_if<double>(&v->data); d && std::fabs(*d) < 0x1p53 && std::floor(*d) == *d)
+    return std::optional(static_cast<int64_t>(*d));
+  return wrong_type(key, "an integer", *v);
+}
+
+Result<std::optional<double>> HfConfig::get_double(std::string_view key) const {
+  const JsonValue* v = find(key);
+  if (v == nullptr) return std::optional<double>();
+  if (const auto* i = std::get_if<int64_t>(&v->data)) return std::optional(static_cast<double>(*i));
+  if (const auto* d = std::get_if<double>(&v->data)) return std::optional(*d);
+  return wrong_type(key, "a number", *v);
+}
+
+Result<std::optional<bool>> HfConfig::get_bool(std::string_view key) const {
+  const JsonValue* v = find(key);
+  if (v == nullptr) return std::optional<bool>();
+  if (const auto* b = std::get_if<bool>(&v->data)) return std::optional(*b);
+  return wrong_type(key, "true or false", *v);
+}
+
+Result<std::optional<std::string>> HfConfig::get_string(std::string_view key) const {
+  const JsonValue* v = find(key);
+  if (v == nullptr) return std::optional<std::string>();
+  if (const auto* s = std::get_if<std::string>(&v->data)) return std::optional(*s);
+  return wrong_type(key, "a string", *v);
+}
+
+Result<std::optional<std::vector<int64_t>>> HfConfig::get_ints(std::string_view key) const {
+  const JsonValue* v = find(key);
+  if (v == nullptr) return std::optional<std::vector<int64_t>>();
+  const auto* array = std::get_if<JsonValue::Array>(&v->data);
+  if (array == nullptr) return wrong_type(key, "an array of integers", *v);
+  std::vector<int64_t> out;
+  for (const JsonValue& item : *array) {
+    if (const auto* i = std::get_if<int64_t>(&item.data)) {
+      out.push_back(*i);
+    } else if (const auto* b = std::get_if<bool>(&item.data)) {
+      out.push_back(*b);
+    } else {
+      return wrong_type(key, "an array of integers", item);
+    }
+  }
+  return std::optional(std::move(out));
+}
+
+Result<std::optional<std::vector<std::string>>> HfConfig::get_strings(std::string_view key) const {
+  const JsonValue* v = find(key);
+  if (v == nullptr) return std::optional<std::vector<std::string>>();
+  const auto* array = std::get_if<JsonValue::Array>(&v->data);
+  if (array == nullptr) return wrong_type(key, "an array of strings", *v);
+  std::vector<std::string> out;
+  for (const JsonValue& item : *array) {
+    const auto* s = std::get_if<std::string>(&item.data);
+    if (s == nullptr) return wrong_type(key, "an array of strings", item);
+    out.push_back(*s);
+  }
+  return std::optional(std::move(out));
+}
+
+}  // namespace invar

@@ -1,0 +1,97 @@
+#include "format/hf_source.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <unordered_map>
+
+#include "base/hash.h"
+#include "base/mapped_file.h"
+#include "format/file_identity.h"
+#include "format/hf_config.h"
+#include "format/quote_name.h"
+#include "format/safetensors.h"
+
+namespace invar {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxSideFile = 256 << 20;
+
+Result<std::string> read_text(const std::string& path) {
+  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  if (file.bytes().size() > kMaxSideFile)
+    return corrupt(fmt::format("{} has {} bytes, more than {}", path, file.bytes().size(), kMaxSideFile));
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+class HfSource : public ModelSource {
+ public:
+  HfSource(std::string folder, MappedFile map, const SafetensorsFile& file, std::string config_text,
+           HfConfig config)
+      : folder_(std::move(folder)),
+        map_(std::move(map)),
+        header_bytes_(file.header_bytes()),
+        config_text_(std::move(config_text)),
+        config_(std::move(config)) {
+    tensors_.reserve(file.tensors().size());
+    for (const SafetensorsTensor& t : file.tensors())
+      tensors_.push_back({t.name, t.name, t.type, t.shape, t.data});
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      by_name_.emplace(tensors_[i].name, i);
+  }
+
+  SourceKind kind() const override { return SourceKind::kHuggingFace; }
+  const std::string& path() const override { return folder_; }
+  std::string architecture() const override {
+    const auto type = config_.get_string("model_type");
+    return type.ok() ? type->value_or("") : "";
+  }
+  std::span<const SourceTensor> tensors() const override { return tensors_; }
+  const SourceTensor* find(std::string_view name) const override {
+    const auto it = by_name_.find(name);
+    return it == by_name_.end() ? nullptr : &tensors_[it->second];
+  }
+  const HfConfig* config() const override { return &config_; }
+  Result<std::string> side_file(const std::string& name) const override {
+    if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..")
+      return invalid_argument(fmt::format("{} is no name of a side file", quote_name(name)));
+    return read_text(folder_ + "/" + name);
+  }
+  std::string identity() const override {
+    return hex(sha256(file_identity(map_, header_bytes_) + " " + config_text_));
+  }
+  void drop_tensor_pages(std::span<const std::byte> part) const override {
+    if (!part.empty()) map_.drop(static_cast<size_t>(part.data() - map_.bytes().data()), part.size());
+  }
+
+ private:
+  std::string folder_;
+  MappedFile map_;
+  size_t header_bytes_;
+  std::string config_text_;
+  HfConfig config_;
+  std::vector<SourceTensor> tensors_;
+  std::unordered_map<std::string_view, size_t> by_name_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ModelSource>> open_hf_source(const std::string& folder, const std::string& weights) {
+  const std::string path = folder + "/" + weights;
+  std::error_code ec;
+  if (fs::exists(path + ".index.json", ec))
+    return unsupported(
+        fmt::format("{}: the weights are split over several files ({}.index.json), which this version does "
+                    "not read; merge them into one model.safetensors",
+                    folder, weights));
+  ASSIGN_OR_RETURN(std::string text, read_text(folder + "/config.json"));
+  ASSIGN_OR_RETURN(HfConfig config, HfConfig::parse(text, folder + "/config.json"));
+  ASSIGN_OR_RETURN(MappedFile map, MappedFile::open(path));
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::parse(map.bytes(), path));
+  return std::unique_ptr<ModelSource>(
+      new HfSource(folder, std::move(map), file, std::move(text), std::move(config)));
+}
+
+}  // namespace invar

@@ -1,0 +1,78 @@
+#pragma once
+// PackedFile: packed weights in a file that is mapped into memory (docs/formats.md draws it). A new file is
+// written in place under a temporary name, used at once, and gets its final name when it is safe on disk, so
+// that nobody ever sees half a file. One thread creates, fills and publishes; afterwards it is read-only for
+// all.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "tensor/packed.h"
+
+namespace invar {
+
+// Raised whenever the bytes of a packed tile or of the file change their meaning.
+inline constexpr uint32_t kPackedLayoutVersion = 1;
+
+struct PackedSection {
+  std::string name;
+  const PackedForm* form;  // nullptr: a vector of `rows` f32 values
+  int64_t rows;
+  int64_t cols;
+
+  size_t bytes() const;
+};
+
+// Where the sections lie, from `start` on, each at a multiple of 64. The last offset is the end.
+std::vector<size_t> section_offsets(std::span<const PackedSection> sections, size_t start);
+
+class PackedFile {
+ public:
+  // The file at `path`, if it is whole and was written for this key and these sections. kNotFound: there is
+  // none; kCorrupt: damaged, or written for something else.
+  static Result<std::unique_ptr<PackedFile>> open(const std::string& path, const Digest& key,
+                                                  const std::vector<PackedSection>& sections);
+  // A new file with all its disk space reserved (a full disk is an error here, not a signal later).
+  static Result<std::unique_ptr<PackedFile>> create(const std::string& path, const Digest& key,
+                                                    const std::vector<PackedSection>& sections);
+  ~PackedFile();  // waits for publish(); a file that was not published is removed
+  PackedFile(const PackedFile&) = delete;
+  PackedFile& operator=(const PackedFile&) = delete;
+
+  size_t size() const { return size_; }
+  const std::byte* section(size_t i) const { return data_ + offsets_[i]; }
+  std::byte* mutable_section(size_t i);  // only between create() and publish()
+
+  // Checksums, header, fsync and rename, on a thread of its own; section() stays valid meanwhile and
+  // afterwards. A failure is logged: the weights in memory are good, only the next start has to pack again.
+  void publish();
+  Status wait_published();  // the outcome of publish()
+
+  // Compares every section with its stored checksum: reads the whole file.
+  Status verify() const;
+
+ private:
+  PackedFile() = default;
+  Status write_and_rename();
+
+  std::string path_;
+  std::string temporary_;          // "": opened, or published
+  std::vector<std::byte> prefix_;  // header up to the checksums
+  std::vector<std::string> names_;
+  std::vector<size_t> offsets_, sizes_;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  int fd_ = -1;
+  bool writable_ = false;
+  std::thread publisher_;
+  Status published_;
+};
+
+}  // namespace invar

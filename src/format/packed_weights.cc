@@ -1,0 +1,163 @@
+#include "format/packed_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/thread_pool.h"
+#include "format/quote_name.h"
+
+namespace invar {
+namespace {
+
+constexpr size_t kBatchBytes = 8 << 20;           // of source between two drops of its pages
+constexpr size_t kProgressBytes = 64 << 20;       // smaller models are packed before a line could be read
+constexpr size_t kVerifyOnOpenBytes = 256 << 20;  // up to here a full check costs less than a few tokens
+
+// What the bytes of the packed file depend on. Whoever changes the packing raises kPackedLayoutVersion.
+Digest cache_key(const ModelSource& source, std::span<const PackedEntry> entries) {
+  std::string text = fmt::format("layout {}\nsource {}\n", kPackedLayoutVersion, source.identity());
+  for (const PackedEntry& e : entries)
+    text += fmt::format("{} {} {} {} {} {} {}\n", e.section.name,
+                        e.section.form ? e.section.form->name : "vector", e.section.rows, e.section.cols,
+                        e.source->stored_name, e.source->type->name, e.order.head_dim);
+  return sha256(text);
+}
+
+// One file per source path: a changed model replaces its old packed file.
+std::string cache_path(const ModelSource& source, const std::string& folder) {
+  std::error_code ec;
+  const std::filesystem::path full = std::filesystem::weakly_canonical(source.path(), ec);
+  const std::string text = ec ? source.path() : full.string();
+  const std::string stem = std::filesystem::path(text).filename().string().substr(0, 100);
+  const Digest digest = sha256(text);
+  return fmt::format("{}/{}-{}.packed", folder, stem, hex(std::span(digest).first(8)));
+}
+
+class Packer {
+ public:
+  Packer(const ModelSource& source, const PackOptions& options, size_t total)
+      : source_(source), pool_({.threads = options.threads}) {
+    if (options.progress && total >= kProgressBytes)
+      progress_.emplace("packing " + std::filesystem::path(source.path()).filename().string(),
+                        static_cast<int64_t>(total));
+  }
+
+  Status pack(const PackedEntry& e, std::byte* out) {
+    const std::span<const std::byte> data = e.source->data;
+    if (e.section.form == nullptr) {
+      RETURN_IF_ERROR(
+          pack_vector(*e.source->type, data, e.section.rows, e.order, reinterpret_cast<float*>(out)));
+      done(data);
+      return {};
+    }
+    const size_t row_bytes = data.size() / static_cast<size_t>(e.section.rows);
+    const size_t tile_size = tile_bytes(*e.section.form, e.section.cols);
+    const int64_t tiles = tile_count(e.section.rows);
+    const auto batch = std::max<int64_t>(1, static_cast<int64_t>(kBatchBytes / (row_bytes * kTileRows)));
+    for (int64_t first = 0; first < tiles; first += batch) {
+      const int64_t n = std::min(batch, tiles - first);
+      pool_.run(n, [&](int64_t i, int) {
+        const int64_t tile = first + i;
+        const Status status = pack_tile(*e.source->type, data, e.section.rows, e.section.cols, e.order, tile,
+                                        out + static_cast<size_t>(tile) * tile_size);
+        if (status.ok()) return;
+        std::lock_guard lock(mutex_);
+        if (error_.ok()) error_ = status;
+      });
+      RETURN_IF_ERROR(error_);
+      const size_t begin = static_cast<size_t>(first) * kTileRows * row_bytes;
+      const size_t end = std::min(data.size(), begin + static_cast<size_t>(n) * kTileRows * row_bytes);
+      done(data.subspan(begin, end - begin));
+    }
+    source_.drop_tensor_pages(data);  // pages that two batches shared
+    return {};
+  }
+
+ private:
+  void done(std::span<const std::byte> part) {
+    source_.drop_tensor_pages(part);
+    if (progress_) progress_->advance(static_cast<int64_t>(part.size()));
+  }
+
+  const ModelSource& source_;
+  ThreadPool pool_;
+  std::optional<Progress> progress_;
+  std::mutex mutex_;
+  Status error_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& source,
+                                                           const std::vector<PackedEntry>& entries,
+                                                           const PackOptions& options) {
+  std::unique_ptr<PackedWeights> weights(new PackedWeights);
+  size_t source_bytes = 0;
+  for (const PackedEntry& e : entries) {
+    weights->sections_.push_back(e.section);
+    source_bytes += e.source->data.size();
+  }
+  weights->offsets_ = section_offsets(weights->sections_, 0);
+  weights->bytes_ = weights->offsets_.back();
+
+  if (!options.folder.empty()) {
+    const Digest key = cache_key(source, entries);
+    const std::string path = cache_path(source, options.folder);
+    Result<std::unique_ptr<PackedFile>> cached = PackedFile::open(path, key, weights->sections_);
+    Status status = cached.status();
+    if (cached.ok() && (*cached)->size() <= kVerifyOnOpenBytes) status = (*cached)->verify();
+    if (status.ok()) {
+      weights->file_ = *std::move(cached);
+      return weights;
+    }
+    if (status.code() != Code::kNotFound) log_info("{}: packing again", status.message());
+    Result<std::unique_ptr<PackedFile>> created = PackedFile::create(path, key, weights->sections_);
+    if (created.ok()) {
+      weights->file_ = *std::move(created);
+    } else {
+      log_warning("no packed weights in the cache: {}; packing in memory, as every later start will",
+                  created.status().message());
+    }
+  }
+  if (weights->file_ == nullptr) {
+    ASSIGN_OR_RETURN(weights->memory_, Buffer::allocate(weights->bytes_));
+  }
+
+  Packer packer(source, options, source_bytes);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    std::byte* out =
+        weights->file_ ? weights->file_->mutable_section(i) : weights->memory_.data() + weights->offsets_[i];
+    const Status status = packer.pack(entries[i], out);
+    if (!status.ok())
+      return status.with_context(
+          fmt::format("{}: tensor {}", source.path(), quote_name(entries[i].source->stored_name)));
+  }
+  if (weights->file_) weights->file_->publish();
+  return weights;
+}
+
+const std::byte* PackedWeights::section(size_t entry) const {
+  return file_ ? file_->section(entry) : memory_.data() + offsets_[entry];
+}
+
+PackedMatrix PackedWeights::matrix(size_t entry) const {
+  const PackedSection& s = sections_[entry];
+  CHECK(s.form != nullptr);
+  return {s.form, s.rows, s.cols, section(entry)};
+}
+
+std::span<const float> PackedWeights::vector(size_t entry) const {
+  const PackedSection& s = sections_[entry];
+  CHECK(s.form == nullptr);
+  return {reinterpret_cast<const float*>(section(entry)), static_cast<size_t>(s.rows)};
+}
+
+}  // namespace invar

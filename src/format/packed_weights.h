@@ -1,0 +1,54 @@
+#pragma once
+// PackedWeights: the packed tensors of one model: mapped from the cache, or packed now, into the cache where
+// that is possible and into anonymous memory where it is not. Source pages leave memory as they are packed,
+// so there are never two copies. Made by one thread; immutable and shared afterwards.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "format/model_source.h"
+#include "format/pack.h"
+#include "format/packed_file.h"
+#include "tensor/buffer.h"
+
+namespace invar {
+
+struct PackedEntry {
+  PackedSection section;
+  const SourceTensor* source;
+  RowOrder order;
+};
+
+struct PackOptions {
+  std::string folder;    // of the cache; "": pack in memory
+  int threads = 0;       // 0: every core this process may use
+  bool progress = true;  // a line on stderr for large models
+};
+
+class PackedWeights {
+ public:
+  // Sections and sources must agree in shape (the caller has audited them).
+  static Result<std::unique_ptr<PackedWeights>> open(const ModelSource& source,
+                                                     const std::vector<PackedEntry>& entries,
+                                                     const PackOptions& options);
+
+  PackedMatrix matrix(size_t entry) const;
+  std::span<const float> vector(size_t entry) const;
+  size_t bytes() const { return bytes_; }
+  bool in_memory() const { return file_ == nullptr; }
+  PackedFile* file() const { return file_.get(); }  // nullptr: in memory
+
+ private:
+  const std::byte* section(size_t entry) const;
+
+  std::vector<PackedSection> sections_;
+  std::unique_ptr<PackedFile> file_;
+  Buffer memory_;
+  std::vector<size_t> offsets_;  // in memory_
+  size_t bytes_ = 0;
+};
+
+}  // namespace invar

@@ -1,0 +1,73 @@
+#include "models/audit.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "format/quote_name.h"
+
+namespace invar {
+namespace {
+
+// Tensors that follow from the configuration or that a tied head makes redundant.
+bool may_drop(const std::string& name, const ModelConfig& config) {
+  if (name.ends_with(".rotary_emb.inv_freq")) return true;
+  if (name.ends_with(".rotary_emb.inv_freq.weight")) return true;
+  return name == "lm_head.weight" && config.tied_head;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Status check(const Weight& weight, const SourceTensor& tensor) {
+  std::vector<int64_t> wanted = {weight.rows};
+  if (weight.kind == Weight::Kind::kMatrix) wanted.push_back(weight.cols);
+  const std::string name = quote_name(tensor.stored_name);
+  if (tensor.shape != wanted)
+    return corrupt(fmt::format("tensor {} is {}, but the configuration wants {}", name,
+                               shape_text(tensor.shape), shape_text(wanted)));
+  if (tensor.type->form == nullptr)
+    return unsupported(
+        fmt::format("tensor {} has type {}, which this version does not support; use F32, F16, BF16, Q4_0, "
+                    "Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q6_K",
+                    name, tensor.type->name));
+  if (weight.kind == Weight::Kind::kVector && !is_float(*tensor.type->form))
+    return unsupported(
+        fmt::format("vector {} has type {}; F32, F16 and BF16 are supported", name, tensor.type->name));
+  return {};
+}
+
+}  // namespace
+
+Result<Audit> audit_tensors(const ModelSource& source, const ModelConfig& config, const Graph& graph) {
+  Audit audit;
+  std::unordered_set<const SourceTensor*> used;
+  for (const Weight& weight : graph.weights) {
+    const SourceTensor* tensor = source.find(weight.name);
+    if (tensor == nullptr)
+      return corrupt(
+          fmt::format("{}: tensor {} is missing; the file is incomplete or of another architecture",
+                      source.path(), quote_name(weight.name)));
+    const Status status = check(weight, *tensor);
+    if (!status.ok()) return status.with_context(source.path());
+    audit.tensors.push_back(tensor);
+    used.insert(tensor);
+  }
+  for (const SourceTensor& tensor : source.tensors()) {
+    if (used.contains(&tensor)) continue;
+    if (tensor.name == "rope_freqs.weight" && source.kind() == SourceKind::kGguf) {
+      audit.folded.push_back(tensor.stored_name);
+    } else if (may_drop(tensor.name, config)) {
+      audit.dropped.push_back(tensor.stored_name);
+    } else {
+      return unsupported(
+          fmt::format("{}: tensor {} has no place in this architecture; the model has a part that this "
+                      "version does not know",
+                      source.path(), quote_name(tensor.stored_name)));
+    }
+  }
+  return audit;
+}
+
+}  // namespace invar

@@ -1,0 +1,30 @@
+#pragma once
+// ModelConfig: what a family needs to record its graph, whatever file it came from. Plain values, checked by
+// the parser: positive, bounded, divisible where a formula divides.
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace invar {
+
+struct ModelConfig {
+  int32_t vocab = 0;
+  int32_t hidden = 0;
+  int32_t layers = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t ffn = 0;
+  int32_t context_length = 0;
+  float rms_eps = 0;
+  Rope rope;
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the attention's output projection
+  bool mlp_bias = false;
+  bool tied_head = false;
+  std::vector<bool> rotates;  // [layers]: false where a layer has no rotary positions
+};
+
+}  // namespace invar

@@ -1,0 +1,23 @@
+#pragma once
+// Limits and checks shared by the two readers of dense configurations. Internal to models/.
+
+#include <cstdint>
+
+#include "models/config.h"
+#include "models/dense_config.h"
+
+namespace invar {
+
+inline constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024;
+inline constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 24;  // positions are exact in fp32
+
+// *out = value, if 1 <= value <= most.
+Status check_size(const char* key, int64_t value, int64_t most, int32_t* out);
+
+// Heads, head dimension and epsilon agree with each other.
+Status check_shape(const ModelConfig& config);
+
+Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& rules);
+Result<ModelConfig> parse_gguf_dense(const ModelSource& source);
+
+}  // namespace invar

@@ -1,0 +1,166 @@
+// config.json of dense decoder families.
+
+#include <fmt/format.h>
+
+#include "format/hf_config.h"
+#include "format/quote_name.h"
+#include "models/dense_config.h"
+#include "models/dense_keys.h"
+#include "models/rope_scaling.h"
+
+namespace invar {
+namespace {
+
+template <class T>
+Result<T> required(Result<std::optional<T>> value, const char* key) {
+  if (!value.ok()) return value.status();
+  if (!value->has_value()) return corrupt(fmt::format("{} is missing", key));
+  return std::move(**value);
+}
+
+template <class T>
+Status optional_into(Result<std::optional<T>> value, T* out) {
+  if (!value.ok()) return value.status();
+  if (value->has_value()) *out = std::move(**value);
+  return {};
+}
+
+Status refuse(const std::string& what, const char* remedy = "use another model") {
+  return unsupported(fmt::format("{} is not supported by this version; {}", what, remedy));
+}
+
+Status refuse_unsupported(const HfConfig& c, const DenseRules& rules, int64_t layers) {
+  if (c.has("quantization_config")) {
+    std::string method = "unknown";
+    RETURN_IF_ERROR(optional_into(c.get_string("quantization_config.quant_method"), &method));
+    return refuse("quantization_config (" + method + ")",
+                  "use the F32, F16 or BF16 original, or a GGUF file");
+  }
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok"}) {
+    int64_t n = 0;
+    RETURN_IF_ERROR(optional_into(c.get_int(key), &n));
+    if (n > 0) return refuse(fmt::format("a mixture of experts ({} = {})", key, n));
+  }
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
+    if (c.has(key)) return refuse(fmt::format("a softcap ({})", key));
+  for (const char* key :
+       {"embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"})
+    if (c.has(key)) return refuse(fmt::format("a multiplier ({})", key));
+  for (const char* key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}) {
+    double part = 1;
+    RETURN_IF_ERROR(optional_into(c.get_double(key), &part));
+    if (part != 1) return refuse(fmt::format("a partial rotation ({} = {})", key, part));
+  }
+  std::string activation = "silu";
+  RETURN_IF_ERROR(optional_into(c.get_string("hidden_act"), &activation));
+  if (activation != "silu") return refuse("hidden_act " + quote_name(activation));
+
+  // A window is active where a layer uses it; a switch or the layer types may say that none does.
+  std::vector<std::string> types;
+  RETURN_IF_ERROR(optional_into(c.get_strings("layer_types"), &types));
+  for (const std::string& type : types)
+    if (type != "full_attention") return refuse(fmt::format("layer type {}", quote_name(type)));
+  int64_t window = 0;
+  bool used = !rules.window_switch;
+  RETURN_IF_ERROR(optional_into(c.get_int("sliding_window"), &window));
+  RETURN_IF_ERROR(optional_into(c.get_bool("use_sliding_window"), &used));
+  if (window > 0 && used && types.empty()) {
+    int64_t first = 0;  // layers below it see everything
+    RETURN_IF_ERROR(optional_into(c.get_int("max_window_layers"), &first));
+    if (first < layers) return refuse(fmt::format("an active sliding window (sliding_window = {})", window));
+  }
+  return {};
+}
+
+Result<RopeScaling> parse_scaling(const HfConfig& c, const std::string& where, int64_t context) {
+  RopeScaling s;
+  std::string type = "default";
+  RETURN_IF_ERROR(optional_into(c.get_string(where + ".type"), &type));
+  RETURN_IF_ERROR(optional_into(c.get_string(where + ".rope_type"), &type));
+  const auto number = [&](const char* key) { return c.get_double(where + "." + key); };
+  const auto needed = [&](const char* key, double* out) -> Status {
+    ASSIGN_OR_RETURN(*out, required(number(key), (where + "." + key).c_str()));
+    return {};
+  };
+  if (type == "default") return s;
+  if (type == "linear") {
+    s.rule = RopeRule::kLinear;
+    RETURN_IF_ERROR(needed("factor", &s.factor));
+    return s;
+  }
+  if (type == "llama3") {
+    s.rule = RopeRule::kLlama3;
+    RETURN_IF_ERROR(needed("factor", &s.factor));
+    RETURN_IF_ERROR(needed("low_freq_factor", &s.low_freq_factor));
+    RETURN_IF_ERROR(needed("high_freq_factor", &s.high_freq_factor));
+    RETURN_IF_ERROR(needed("original_max_position_embeddings", &s.original_context));
+    return s;
+  }
+  if (type == "yarn") {
+    s.rule = RopeRule::kYarn;
+    s.original_context = static_cast<double>(context);
+    RETURN_IF_ERROR(optional_into(number("original_max_position_embeddings"), &s.original_context));
+    s.factor = static_cast<double>(context) / s.original_context;
+    RETURN_IF_ERROR(optional_into(number("factor"), &s.factor));
+    double fast = 0, slow = 0;  // 0 stands for absent, as in the reference
+    RETURN_IF_ERROR(optional_into(number("beta_fast"), &fast));
+    RETURN_IF_ERROR(optional_into(number("beta_slow"), &slow));
+    if (fast != 0) s.beta_fast = fast;
+    if (slow != 0) s.beta_slow = slow;
+    RETURN_IF_ERROR(optional_into(c.get_bool(where + ".truncate"), &s.truncate));
+    ASSIGN_OR_RETURN(s.attention_factor, number("attention_factor"));
+    ASSIGN_OR_RETURN(s.mscale, number("mscale"));
+    ASSIGN_OR_RETURN(s.mscale_all_dim, number("mscale_all_dim"));
+    return s;
+  }
+  return refuse(fmt::format("{} of type {}", where, quote_name(type)),
+                "default, linear, llama3 and yarn are supported");
+}
+
+Status parse_rope(const HfConfig& c, const DenseRules& rules, ModelConfig* out) {
+  const std::string where = c.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  double theta = rules.rope_theta;
+  RETURN_IF_ERROR(optional_into(c.get_double("rope_theta"), &theta));
+  RETURN_IF_ERROR(optional_into(c.get_double("rope_parameters.rope_theta"), &theta));
+  ASSIGN_OR_RETURN(const RopeScaling scaling, parse_scaling(c, where, out->context_length));
+  ASSIGN_OR_RETURN(out->rope, make_rope(theta, out->head_dim, scaling));
+  return {};
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& rules) {
+  const HfConfig& c = *source.config();
+  const auto size = [&](const char* key, int64_t most, int32_t* out) -> Status {
+    ASSIGN_OR_RETURN(const int64_t value, required(c.get_int(key), key));
+    return check_size(key, value, most, out);
+  };
+  ModelConfig out;
+  RETURN_IF_ERROR(size("num_hidden_layers", kMaxLayers, &out.layers));
+  RETURN_IF_ERROR(refuse_unsupported(c, rules, out.layers));
+  RETURN_IF_ERROR(size("vocab_size", kMaxVocab, &out.vocab));
+  RETURN_IF_ERROR(size("hidden_size", kMaxWidth, &out.hidden));
+  RETURN_IF_ERROR(size("intermediate_size", kMaxWidth, &out.ffn));
+  RETURN_IF_ERROR(size("num_attention_heads", kMaxHeads, &out.heads));
+  RETURN_IF_ERROR(size("max_position_embeddings", kMaxContext, &out.context_length));
+  int64_t kv_heads = out.heads, head_dim = rules.head_dim ? rules.head_dim : out.hidden / out.heads;
+  RETURN_IF_ERROR(optional_into(c.get_int("num_key_value_heads"), &kv_heads));
+  RETURN_IF_ERROR(check_size("num_key_value_heads", kv_heads, kMaxHeads, &out.kv_heads));
+  RETURN_IF_ERROR(optional_into(c.get_int("head_dim"), &head_dim));
+  RETURN_IF_ERROR(check_size("head_dim", head_dim, kMaxHeadDim, &out.head_dim));
+  ASSIGN_OR_RETURN(const double eps, required(c.get_double("rms_norm_eps"), "rms_norm_eps"));
+  out.rms_eps = static_cast<float>(eps);
+  out.qkv_bias = rules.qkv_bias;
+  if (rules.bias_keys) {
+    RETURN_IF_ERROR(optional_into(c.get_bool("attention_bias"), &out.qkv_bias));
+    out.output_bias = out.qkv_bias;
+    RETURN_IF_ERROR(optional_into(c.get_bool("mlp_bias"), &out.mlp_bias));
+  }
+  out.tied_head = rules.tied_head;
+  RETURN_IF_ERROR(optional_into(c.get_bool("tie_word_embeddings"), &out.tied_head));
+  RETURN_IF_ERROR(check_shape(out));
+  RETURN_IF_ERROR(parse_rope(c, rules, &out));
+  return out;
+}
+
+}  // namespace invar

@@ -1,0 +1,120 @@
+#include "models/model.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "format/gguf.h"
+#include "format/packed_weights.h"
+#include "models/audit.h"
+#include "models/family.h"
+
+namespace invar {
+
+struct Model::Impl {
+  std::unique_ptr<ModelSource> source;
+  ModelInfo info;
+  Graph graph;
+  std::unique_ptr<PackedWeights> packed;
+  WeightSet weights;
+  std::string identity;
+};
+
+namespace {
+
+std::string display_name(const ModelSource& source) {
+  if (source.gguf() != nullptr) {
+    const auto name = source.gguf()->get_string("general.name");
+    if (name.ok() && name->has_value() && !(*name)->empty()) return std::string(**name);
+  }
+  return std::filesystem::path(source.path()).filename().string();
+}
+
+ModelInfo describe(const ModelSource& source, const Family& family, const ModelConfig& c,
+                   const Graph& graph) {
+  ModelInfo info;
+  info.family = family.name;
+  info.name = display_name(source);
+  info.vocab = c.vocab;
+  info.hidden = c.hidden;
+  info.layers = c.layers;
+  info.heads = c.heads;
+  info.kv_heads = c.kv_heads;
+  info.head_dim = c.head_dim;
+  info.ffn = c.ffn;
+  info.context_length = c.context_length;
+  info.tied_head = c.tied_head;
+  for (const Weight& w : graph.weights)
+    info.parameters += w.rows * w.cols;
+  return info;
+}
+
+std::vector<PackedEntry> entries(const ModelSource& source, const Family& family, const Graph& graph,
+                                 const Audit& audit) {
+  const bool interleaved = source.kind() == SourceKind::kGguf && family.gguf_interleaves;
+  std::vector<PackedEntry> out;
+  out.reserve(graph.weights.size());
+  for (size_t i = 0; i < graph.weights.size(); ++i) {
+    const Weight& w = graph.weights[i];
+    const PackedForm* form = w.kind == Weight::Kind::kMatrix ? audit.tensors[i]->type->form : nullptr;
+    const int64_t head_dim = interleaved && w.rotary_heads > 0 ? w.rows / w.rotary_heads : 0;
+    out.push_back({{w.name, form, w.rows, w.cols}, audit.tensors[i], RowOrder{head_dim}});
+  }
+  return out;
+}
+
+}  // namespace
+
+Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Model::~Model() = default;
+
+Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  ASSIGN_OR_RETURN(impl->source, ModelSource::open(path));
+  const ModelSource& source = *impl->source;
+  ASSIGN_OR_RETURN(const Family* family, find_family(source));
+  ASSIGN_OR_RETURN(const ModelConfig config, family->parse(source));
+  ASSIGN_OR_RETURN(impl->graph, family->build(config));
+  ASSIGN_OR_RETURN(const Audit audit, audit_tensors(source, config, impl->graph));
+  impl->info = describe(source, *family, config, impl->graph);
+  impl->identity = source.identity();
+
+  const std::string folder = options.cache_dir.empty() ? "" : options.cache_dir + "/packed";
+  ASSIGN_OR_RETURN(
+      impl->packed,
+      PackedWeights::open(source, entries(source, *family, impl->graph, audit),
+                          {.folder = folder, .threads = options.threads, .progress = options.progress}));
+  impl->weights.matrices.resize(impl->graph.weights.size());
+  impl->weights.vectors.resize(impl->graph.weights.size());
+  for (size_t i = 0; i < impl->graph.weights.size(); ++i) {
+    if (impl->graph.weights[i].kind == Weight::Kind::kMatrix) {
+      impl->weights.matrices[i] = impl->packed->matrix(i);
+    } else {
+      impl->weights.vectors[i] = impl->packed->vector(i);
+    }
+  }
+  return std::shared_ptr<const Model>(new Model(std::move(impl)));
+}
+
+const ModelInfo& Model::info() const {
+  return impl_->info;
+}
+const Graph& Model::graph() const {
+  return impl_->graph;
+}
+const WeightSet& Model::weights() const {
+  return impl_->weights;
+}
+const ModelSource& Model::source() const {
+  return *impl_->source;
+}
+size_t Model::packed_bytes() const {
+  return impl_->packed->bytes();
+}
+bool Model::packed_in_memory() const {
+  return impl_->packed->in_memory();
+}
+std::string Model::identity() const {
+  return impl_->identity;
+}
+
+}  // namespace invar

@@ -1,0 +1,137 @@
+#include "models/rope_scaling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/fp_environment.h"
+#include "tensor/exact_math.h"
+
+namespace invar {
+namespace {
+
+constexpr double kPi = 0x1.921fb54442d18p1;
+
+Status check_range(const char* name, double value, double low, double high) {
+  if (value >= low && value <= high) return {};
+  return invalid_argument(fmt::format("{} is {}, not between {} and {}", name, value, low, high));
+}
+
+Status check(double theta, int32_t dim, const RopeScaling& s, std::span<const float> divisors) {
+  if (dim < 2 || dim % 2 != 0)
+    return invalid_argument(fmt::format("the rotary dimension is {}, not even", dim));
+  if (!(theta > 1)) return invalid_argument(fmt::format("rope_theta is {}, not above 1", theta));
+  RETURN_IF_ERROR(check_range("rope_theta", theta, 1, 1e30));
+  if (!divisors.empty() && divisors.size() != static_cast<size_t>(dim / 2))
+    return invalid_argument(
+        fmt::format("{} frequency divisors for {} frequencies", divisors.size(), dim / 2));
+  for (const float d : divisors)
+    if (!(d > 0)) return invalid_argument(fmt::format("a frequency divisor is {}, not positive", d));
+  if (s.rule == RopeRule::kPlain) return {};
+  RETURN_IF_ERROR(check_range("rope factor", s.factor, 0x1p-20, 0x1p20));
+  if (s.rule == RopeRule::kLinear) return {};
+  RETURN_IF_ERROR(check_range("original_max_position_embeddings", s.original_context, 1, 0x1p24));
+  if (s.rule == RopeRule::kLlama3) {
+    RETURN_IF_ERROR(check_range("low_freq_factor", s.low_freq_factor, 0x1p-20, 0x1p20));
+    RETURN_IF_ERROR(check_range("high_freq_factor", s.high_freq_factor, 0x1p-20, 0x1p20));
+    if (!(s.high_freq_factor > s.low_freq_factor))
+      return invalid_argument("high_freq_factor is not above low_freq_factor");
+    return {};
+  }
+  RETURN_IF_ERROR(check_range("beta_fast", s.beta_fast, 0x1p-20, 0x1p20));
+  RETURN_IF_ERROR(check_range("beta_slow", s.beta_slow, 0x1p-20, 0x1p20));
+  RETURN_IF_ERROR(check_range("attention_factor", s.attention_factor.value_or(1), 0x1p-20, 0x1p20));
+  RETURN_IF_ERROR(check_range("mscale", s.mscale.value_or(1), 0, 0x1p20));
+  return check_range("mscale_all_dim", s.mscale_all_dim.value_or(1), 0, 0x1p20);
+}
+
+// base^(2i/dim) and its inverse, the plain frequency.
+float power(float base, int32_t i, int32_t dim) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
+  return static_cast<float>(exp64(static_cast<double>(exponent) * log64(static_cast<double>(base))));
+}
+
+float llama3(float f, const RopeScaling& s) {
+  const auto factor = static_cast<float>(s.factor), low = static_cast<float>(s.low_freq_factor);
+  const auto old = static_cast<float>(s.original_context);
+  const auto low_wavelength = static_cast<float>(s.original_context / s.low_freq_factor);
+  const auto high_wavelength = static_cast<float>(s.original_context / s.high_freq_factor);
+  const auto range = static_cast<float>(s.high_freq_factor - s.low_freq_factor);
+  const float wavelength = static_cast<float>(2 * kPi) / f;
+  const float scaled = wavelength > low_wavelength ? f / factor : f;
+  if (wavelength < high_wavelength || wavelength > low_wavelength) return scaled;
+  const float smooth = (old / wavelength - low) / range;
+  const float far = ((1.0f - smooth) * scaled) / factor, near = smooth * scaled;
+  return far + near;
+}
+
+struct Ramp {
+  float start, width;
+};
+// The pairs between which yarn goes from keeping a frequency to dividing it.
+Ramp yarn_ramp(double theta, int32_t dim, const RopeScaling& s) {
+  const auto pair_of = [&](double rotations) {
+    return dim * log64(s.original_context / (rotations * 2 * kPi)) / (2 * log64(theta));
+  };
+  double low = pair_of(s.beta_fast), high = pair_of(s.beta_slow);
+  if (s.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(dim - 1));
+  if (low == high) high += 0.001;
+  return {static_cast<float>(low), static_cast<float>(high - low)};
+}
+
+float yarn(float f, float power, int32_t i, Ramp ramp, float factor) {
+  const float divided = 1.0f / (factor * power);
+  const float position = (static_cast<float>(i) - ramp.start) / ramp.width;
+  const float keep = 1.0f - std::min(std::max(position, 0.0f), 1.0f);
+  const float a = divided * (1.0f - keep), b = f * keep;
+  return a + b;
+}
+
+double yarn_attention(const RopeScaling& s) {
+  const auto magnitude = [&](double m) { return s.factor <= 1 ? 1.0 : 0.1 * m * log64(s.factor) + 1.0; };
+  if (s.attention_factor) return *s.attention_factor;
+  if (s.mscale.value_or(0) != 0 && s.mscale_all_dim.value_or(0) != 0)
+    return magnitude(*s.mscale) / magnitude(*s.mscale_all_dim);
+  return magnitude(1);
+}
+
+}  // namespace
+
+Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
+                       std::span<const float> divisors) {
+  const FpEnvironment contract;
+  RETURN_IF_ERROR(check(theta, dim, scaling, divisors));
+  const auto base = static_cast<float>(theta);
+  Rope rope{.dim = dim, .inv_freq = std::vector<float>(static_cast<size_t>(dim / 2))};
+  Ramp ramp{0, 1};
+  if (scaling.rule == RopeRule::kYarn) {
+    ramp = yarn_ramp(static_cast<double>(base), dim, scaling);
+    rope.attention_factor = static_cast<float>(yarn_attention(scaling));
+    rope.scaled = true;
+  }
+  for (int32_t i = 0; i < dim / 2; ++i) {
+    const float p = power(base, i, dim);
+    float f = 1.0f / p;
+    switch (scaling.rule) {
+      case RopeRule::kPlain:
+        break;
+      case RopeRule::kLinear:
+        f = f / static_cast<float>(scaling.factor);
+        break;
+      case RopeRule::kLlama3:
+        f = llama3(f, scaling);
+        break;
+      case RopeRule::kYarn:
+        f = yarn(f, p, i, ramp, static_cast<float>(scaling.factor));
+        break;
+    }
+    if (!divisors.empty()) f = f / divisors[static_cast<size_t>(i)];
+    rope.inv_freq[static_cast<size_t>(i)] = f;
+  }
+  return rope;
+}
+
+}  // namespace invar

@@ -1,0 +1,33 @@
+#pragma once
+// Rotary frequencies by the rules of docs/numerics.md section 4: fp32 steps in the order of Hugging Face's
+// code, derived constants in double and rounded once, powers and logarithms by tensor/exact_math.h. Pure
+// functions.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/status.h"
+#include "graph/graph.h"
+
+namespace invar {
+
+enum class RopeRule : uint8_t { kPlain, kLinear, kLlama3, kYarn };
+
+struct RopeScaling {
+  RopeRule rule = RopeRule::kPlain;
+  double factor = 1;
+  double original_context = 0;                       // llama3, yarn
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;              // yarn
+  bool truncate = true;                              // yarn: ramp ends are whole numbers
+  std::optional<double> attention_factor;            // yarn
+  std::optional<double> mscale, mscale_all_dim;      // yarn
+};
+
+// theta > 1; dim even. divisors [dim/2] divide the frequencies (rope_freqs of GGUF files); empty: none.
+// kInvalidArgument names a parameter that is out of range.
+Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
+                       std::span<const float> divisors = {});
+
+}  // namespace invar
