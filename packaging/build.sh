@@ -11,7 +11,7 @@ job_count() {
 
 # Shows the progress of ninja, read from stdin, and keeps everything in the log.
 show_progress() { # LOG LABEL
-  local line shown=0 start=$SECONDS
+  local line shown=0
   while IFS= read -r line; do
     printf '%s\n' "$line" >>"$1"
     [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\ (.*)$ ]] || continue
@@ -23,13 +23,12 @@ show_progress() { # LOG LABEL
     fi
   done
   [[ -t 2 ]] && printf '\r\033[K' >&2
-  ((SECONDS - start >= 2)) && say "built $2 in $((SECONDS - start)) s"
   return 0
 }
 
 # build_preset PRESET TARGET ...: needs CXX_COMPILER, C_COMPILER and CARGO_PROGRAM. Fails with the lines that matter.
 build_preset() {
-  local preset=$1 directory=$ROOT/build/$1 log=$ROOT/build/$1/build.log compiler=()
+  local preset=$1 directory=$ROOT/build/$1 log=$ROOT/build/$1/build.log compiler=() start=$SECONDS
   shift
   mkdir -p "$directory"
   : >"$log"
@@ -48,4 +47,5 @@ build_preset() {
     say "building failed; the whole log is in $log"
     return 1
   fi
+  ((SECONDS - start < 2)) || say "built $preset in $((SECONDS - start)) s"
 }
