@@ -45,24 +45,6 @@ void put_codes(const uint8_t* code, std::byte* group, int lane) {
   }
 }
 
-using PutCodes = void (*)(const uint8_t*, std::byte*, int);
-PutCodes put_codes_of(int bits) {
-  switch (bits) {
-    case 2:
-      return put_codes<2>;
-    case 3:
-      return put_codes<3>;
-    case 4:
-      return put_codes<4>;
-    case 5:
-      return put_codes<5>;
-    case 6:
-      return put_codes<6>;
-    default:
-      return put_codes<8>;
-  }
-}
-
 bool finite_f16(uint16_t h) {
   return (h & 0x7C00) != 0x7C00;
 }
@@ -109,13 +91,13 @@ bool put_scales(const PackedForm& form, const UnpackedBlock& block, int groups, 
   return true;
 }
 
+template <int bits>
 Status pack_blocks(const WeightType& type, const std::byte* data, int64_t rows, int64_t cols, RowOrder order,
                    int64_t tile, std::byte* out) {
   const PackedForm& form = *type.form;
   const int64_t row_bytes = cols / type.block * type.block_bytes;
   const int groups = type.block / form.group;  // per block
   const size_t code_bytes = code_bytes_per_32(form);
-  const PutCodes put = put_codes_of(form.bits);
   std::memset(out, 0, tile_bytes(form, cols));
   const int channels = static_cast<int>(std::min<int64_t>(kTileRows, rows - tile * kTileRows));
   UnpackedBlock block;
@@ -131,7 +113,7 @@ Status pack_blocks(const WeightType& type, const std::byte* data, int64_t rows, 
           return corrupt(
               fmt::format("row {}, column {}: a scale is not finite; the file is damaged", row, k0 + k));
         for (int j = 0; j < type.block; j += 32)
-          put(block.code + j, codes + static_cast<size_t>(k + j) / 32 * code_bytes, 4 * c);
+          put_codes<bits>(block.code + j, codes + static_cast<size_t>(k + j) / 32 * code_bytes, 4 * c);
       }
     }
     out += record_bytes(form, n);
@@ -168,7 +150,22 @@ Status pack_tile(const WeightType& type, std::span<const std::byte> data, int64_
                  RowOrder order, int64_t tile, std::byte* out) {
   CHECK(type.form != nullptr && cols % type.block == 0 && tile >= 0 && tile < tile_count(rows));
   CHECK(data.size() == static_cast<size_t>(rows * (cols / type.block) * type.block_bytes));
-  if (!is_float(*type.form)) return pack_blocks(type, data.data(), rows, cols, order, tile, out);
+  switch (type.form->bits) {
+    case 2:
+      return pack_blocks<2>(type, data.data(), rows, cols, order, tile, out);
+    case 3:
+      return pack_blocks<3>(type, data.data(), rows, cols, order, tile, out);
+    case 4:
+      return pack_blocks<4>(type, data.data(), rows, cols, order, tile, out);
+    case 5:
+      return pack_blocks<5>(type, data.data(), rows, cols, order, tile, out);
+    case 6:
+      return pack_blocks<6>(type, data.data(), rows, cols, order, tile, out);
+    case 8:
+      return pack_blocks<8>(type, data.data(), rows, cols, order, tile, out);
+    default:
+      break;
+  }
   if (type.block_bytes == 4) {
     pack_floats<uint32_t>(data.data(), rows, cols, order, tile, out);
   } else {
