@@ -1,13 +1,16 @@
-// Linear layers over packed weights: which rows and tiles meet, and what happens to a finished accumulator. The dot
-// products of one tile come from linear_dot_{scalar,avx2,avx512}.h. Blocks of rows are cut to stay in the L2 cache; the
-// cut cannot change a bit, because a row's accumulators depend on that row and the weights alone.
+#pragma once
+// Linear layers over packed weights: which rows and tiles meet, and what happens to a finished accumulator.
+// The dot products of one tile come from linear_dot_{scalar,avx2,avx512}.h. Blocks of rows are cut to stay in
+// the L2 cache; the cut cannot change a bit, because a row's accumulators depend on that row and the weights
+// alone.
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
+#include "kernels/cpu/isa/isa.h"
 #include "kernels/cpu/linear_group.h"
+#include "kernels/cpu/quantize-inl.h"
 #include "kernels/kernel_table.h"
 
 #if INVAR_ISA_AVX512
@@ -46,8 +49,7 @@ static void store_tile(const float (*acc)[kTileRows], int rows, int channels, in
 template <class F>
 static void linear_form(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, const LinearInput& in,
                         const LinearOutput& out) {
-  constexpr bool kFloat = std::is_same_v<F, FloatForm<Dtype::kF32>> || std::is_same_v<F, FloatForm<Dtype::kF16>> ||
-                          std::is_same_v<F, FloatForm<Dtype::kBF16>>;
+  constexpr bool kFloat = requires { F::kDtype; };
   alignas(64) float acc[kMaxRows][kTileRows];
   const int64_t tile_size = F::tile_size(w.cols);
   const auto* tiles = reinterpret_cast<const uint8_t*>(w.data);
@@ -81,7 +83,8 @@ static void unpack_row(const PackedMatrix& w, int64_t row, float* out) {
     const auto* tile = reinterpret_cast<const uint8_t*>(w.data) + row / kTileRows * F::tile_size(w.cols);
     const int c = int(row % kTileRows);
     if constexpr (requires { F::kDtype; }) {
-      for (int64_t k = 0; k < w.cols; ++k) out[k] = float_weight<F>(tile, k, c);
+      for (int64_t k = 0; k < w.cols; ++k)
+        out[k] = float_weight<F>(tile, k, c);
     } else {
       for (int64_t g = 0; g < w.cols / 32; ++g) {
         const GroupAddress at = group_address<F>(tile, w.cols, g);

@@ -1,6 +1,8 @@
-// Linear layers, scalar set: the specification. Per tile, group of 32 columns and row: an exact integer dot per
-// channel, then the float steps of docs/numerics.md, sections 2 and 3, literally. The innermost loops run over the 16
-// channels, which the compiler vectorizes; scalar-portable compiles fma_f32 to an exact form without hardware FMA.
+#pragma once
+// Linear layers, scalar set: the specification. Per tile, group of 32 columns and row: an exact integer dot
+// per channel, then the float steps of docs/numerics.md, sections 2 and 3, literally. The innermost loops run
+// over the 16 channels, which the compiler vectorizes; scalar-portable compiles fma_f32 to an exact form
+// without hardware FMA.
 
 #include "kernels/cpu/linear_group.h"
 
@@ -24,7 +26,8 @@ static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows, s
         for (int k = s * F::kGroup; k < (s + 1) * F::kGroup; ++k) {
           const int16_t q = x.codes[g * 32 + k];
           isum += q;
-          for (int c = 0; c < kTileRows; ++c) d[c] += int16_t(w.code[k][c] * q);  // |product| <= 128 * 127
+          for (int c = 0; c < kTileRows; ++c)
+            d[c] += int16_t(w.code[k][c] * q);  // |product| <= 128 * 127
         }
         for (int c = 0; c < kTileRows; ++c) {
           const float t = float(d[c]) * w.scale[s][c];
@@ -32,7 +35,8 @@ static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows, s
         }
         if (F::kBias) {
           const float scaled_sum = sa * float(isum);
-          for (int c = 0; c < kTileRows; ++c) acc[r][c] = fma_f32(w.bias[s][c], scaled_sum, acc[r][c]);
+          for (int c = 0; c < kTileRows; ++c)
+            acc[r][c] = fma_f32(w.bias[s][c], scaled_sum, acc[r][c]);
         }
       }
     }
@@ -46,11 +50,13 @@ static void dot_float_tile(const uint8_t* tile, int64_t cols, const float* x, in
   std::memset(chain, 0, sizeof *chain * count);
   for (int64_t k = 0; k < cols; ++k) {
     float w[kTileRows];
-    for (int c = 0; c < kTileRows; ++c) w[c] = float_weight<F>(tile, k, c);
+    for (int c = 0; c < kTileRows; ++c)
+      w[c] = float_weight<F>(tile, k, c);
     for (int r = 0; r < count; ++r) {
       const float xk = x[r * stride + k];
       float* chain_k = chain[r][k % 4];
-      for (int c = 0; c < kTileRows; ++c) chain_k[c] = fma_f32(w[c], xk, chain_k[c]);
+      for (int c = 0; c < kTileRows; ++c)
+        chain_k[c] = fma_f32(w[c], xk, chain_k[c]);
     }
   }
   for (int r = 0; r < count; ++r) {

@@ -1,6 +1,7 @@
+#pragma once
 // The packed forms of tensor/packed.h as compile-time constants and addresses, for the linear kernels of one
-// instruction set. Everything here lies in that set's namespace and is inlined: packed.h's own functions would be
-// shared between sets by the linker and must not be called at run time from these files.
+// instruction set. Everything here lies in that set's namespace and is inlined: packed.h's own functions
+// would be shared between sets by the linker and must not be called at run time from these files.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace invar::INVAR_ISA {
 #define INVAR_MEMBER [[gnu::always_inline]] static inline
 
 constexpr bool same_text(const char* a, const char* b) {
-  while (*a && *a == *b) ++a, ++b;
+  while (*a && *a == *b)
+    ++a, ++b;
   return *a == *b;
 }
 constexpr PackedForm form_of(const char* name) {
@@ -22,7 +24,8 @@ constexpr PackedForm form_of(const char* name) {
   return {};
 }
 
-// Geometry of one quantized form. A "scale" is one sw (and bw) of 16 channels; kScales of them per 32 columns.
+// Geometry of one quantized form. A "scale" is one sw (and bw) of 16 channels; kScales of them per 32
+// columns.
 template <int kBits_, int kGroup_, int kZeroPoint_, ScaleKind kScale_, BiasKind kBias_>
 struct QuantForm {
   static constexpr int kBits = kBits_, kGroup = kGroup_, kZeroPoint = kZeroPoint_;
@@ -30,7 +33,7 @@ struct QuantForm {
   static constexpr bool kBias = kBias_ != BiasKind::kNone;
   static constexpr int kScales = 32 / kGroup;
   static constexpr int kCodeBytes = kBits * 64;  // of 32 columns
-  static constexpr int kScaleBytes = kScale == ScaleKind::kF16     ? (kBias ? 64 : 32)
+  static constexpr int kScaleBytes = kScale == ScaleKind::kF16      ? (kBias ? 64 : 32)
                                      : kScale == ScaleKind::kF16xU8 ? 32
                                                                     : 16;
   static constexpr int kScaleHead = kScale == ScaleKind::kF16 ? 0 : 64;  // the upper level's d (and m)
@@ -38,7 +41,9 @@ struct QuantForm {
   INVAR_MEMBER int scale_area(int groups32) {
     return kScaleHead + (groups32 * kScales * kScaleBytes + 63) / 64 * 64;
   }
-  INVAR_MEMBER int64_t record_size(int groups32) { return scale_area(groups32) + int64_t(groups32) * kCodeBytes; }
+  INVAR_MEMBER int64_t record_size(int groups32) {
+    return scale_area(groups32) + int64_t(groups32) * kCodeBytes;
+  }
   INVAR_MEMBER int64_t tile_size(int64_t cols) {
     const int rest = int(cols % kRecordCols / 32);
     return cols / kRecordCols * record_size(8) + (rest ? record_size(rest) : 0);
@@ -75,14 +80,16 @@ static void with_form(const PackedForm& form, const Use& use) {
       if (form.dtype == Dtype::kF32) return use(FloatForm<Dtype::kF32>{});
       if (form.dtype == Dtype::kF16) return use(FloatForm<Dtype::kF16>{});
       return use(FloatForm<Dtype::kBF16>{});
-#define INVAR_FORM(name)                                                                               \
-  {                                                                                                    \
-    constexpr PackedForm f = form_of(name);                                                            \
-    static_assert(f.bits != 0);                                                                        \
-    return use(QuantForm<f.bits, f.group, f.zero_point, f.scale, f.bias>{});                           \
+#define INVAR_FORM(name)                                                     \
+  {                                                                          \
+    constexpr PackedForm f = form_of(name);                                  \
+    static_assert(f.bits != 0);                                              \
+    return use(QuantForm<f.bits, f.group, f.zero_point, f.scale, f.bias>{}); \
   }
-    case 2: INVAR_FORM("u2k")
-    case 3: INVAR_FORM("u3k")
+    case 2:
+      INVAR_FORM("u2k")
+    case 3:
+      INVAR_FORM("u3k")
     case 4:
       if (form.scale == ScaleKind::kF16xU8) INVAR_FORM("u4k")
       if (form.bias == BiasKind::kF16) INVAR_FORM("u4b")
@@ -91,8 +98,10 @@ static void with_form(const PackedForm& form, const Use& use) {
       if (form.scale == ScaleKind::kF16xU8) INVAR_FORM("u5k")
       if (form.bias == BiasKind::kF16) INVAR_FORM("u5b")
       INVAR_FORM("u5z16")
-    case 6: INVAR_FORM("u6k")
-    case 8: INVAR_FORM("u8z128")
+    case 6:
+      INVAR_FORM("u6k")
+    case 8:
+      INVAR_FORM("u8z128")
 #undef INVAR_FORM
   }
 }

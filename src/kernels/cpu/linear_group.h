@@ -1,5 +1,6 @@
-// Plain decoding of packed weights, for the scalar set and for single rows (embeddings): code by code, straight from
-// the layout comment of tensor/packed.h. Included once per instruction set.
+#pragma once
+// Plain decoding of packed weights, for the scalar set and for single rows (embeddings): code by code,
+// straight from the layout comment of tensor/packed.h. Included once per instruction set.
 
 #include "kernels/cpu/linear_forms.h"
 #include "tensor/exact_math.h"
@@ -21,12 +22,18 @@ INVAR_MEMBER int code_at(const uint8_t* planes, int k, int c) {
   const auto one_bit = [&](const uint8_t* p) { return p[lane] >> quad & 1; };
   const auto four_bits = [&](const uint8_t* p) { return p[quad % 4 * 64 + lane] >> (quad / 4 * 4) & 15; };
   switch (F::kBits) {
-    case 2: return two_bits(planes);
-    case 3: return two_bits(planes) | one_bit(planes + 128) << 2;
-    case 4: return four_bits(planes);
-    case 5: return four_bits(planes) | one_bit(planes + 256) << 4;
-    case 6: return four_bits(planes) | two_bits(planes + 256) << 4;
-    default: return planes[quad * 64 + lane];
+    case 2:
+      return two_bits(planes);
+    case 3:
+      return two_bits(planes) | one_bit(planes + 128) << 2;
+    case 4:
+      return four_bits(planes);
+    case 5:
+      return four_bits(planes) | one_bit(planes + 256) << 4;
+    case 6:
+      return four_bits(planes) | two_bits(planes + 256) << 4;
+    default:
+      return planes[quad * 64 + lane];
   }
 }
 
@@ -57,10 +64,12 @@ template <class F>
 static void decode_group(const uint8_t* tile, int64_t cols, int64_t group, WeightGroup& w) {
   const GroupAddress at = group_address<F>(tile, cols, group);
   for (int k = 0; k < 32; ++k) {
-    for (int c = 0; c < kTileRows; ++c) w.code[k][c] = int16_t(code_at<F>(at.planes, k, c) - F::kZeroPoint);
+    for (int c = 0; c < kTileRows; ++c)
+      w.code[k][c] = int16_t(code_at<F>(at.planes, k, c) - F::kZeroPoint);
   }
   for (int s = 0; s < F::kScales; ++s) {
-    for (int c = 0; c < kTileRows; ++c) scale_at<F>(at, s, c, &w.scale[s][c], &w.bias[s][c]);
+    for (int c = 0; c < kTileRows; ++c)
+      scale_at<F>(at, s, c, &w.scale[s][c], &w.bias[s][c]);
   }
 }
 

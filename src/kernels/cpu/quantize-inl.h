@@ -1,6 +1,7 @@
-// Activations of quantized linear layers (docs/numerics.md, section 2): one row of floats becomes int8 codes with one
-// scale per 32. Plain loops that the compiler vectorizes for each set; a row's bits depend on that row alone.
-// Layout of the result: kernel_table.h, quantized_row_bytes.
+#pragma once
+// Activations of quantized linear layers (docs/numerics.md, section 2): one row of floats becomes int8 codes
+// with one scale per 32. Plain loops that the compiler vectorizes for each set; a row's bits depend on that
+// row alone. Layout of the result: kernel_table.h, quantized_row_bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,8 @@
 
 namespace invar::INVAR_ISA {
 
-// Below this maximum a group counts as zero; it keeps 127 / max and all scales far from overflow and subnormals.
+// Below this maximum a group counts as zero; it keeps 127 / max and all scales far from overflow and
+// subnormals.
 static constexpr float kQuantizeMin = 0x1p-48f;
 
 static void quantize_row(const float* x, int64_t cols, std::byte* out, uint8_t* fault) {

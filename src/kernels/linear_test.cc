@@ -1,0 +1,287 @@
+// Linear layers of every instruction set: the same bits as scalar-portable for every form, shape, number of
+// rows and cut of the tiles, and the right values by an independent reading of docs/numerics.md, sections 2
+// and 3.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include "kernels/linear_test_matrix.h"
+#include "kernels/test_sets.h"
+
+namespace invar {
+namespace {
+
+// Quantized rows of activations, as the engine keeps them.
+struct QuantizedRows {
+  QuantizedRows(const KernelTable& t, const std::vector<float>& x, int64_t rows, int64_t cols)
+      : stride(quantized_row_bytes(cols)), faults(size_t(rows)), bytes(stride * size_t(rows)) {
+    for (int64_t r = 0; r < rows; ++r) {
+      t.quantize_row(x.data() + r * cols, cols, bytes.data + size_t(r) * stride, &faults[size_t(r)]);
+    }
+  }
+  size_t stride;
+  std::vector<uint8_t> faults;
+  AlignedBytes bytes;
+};
+
+struct Layer {
+  TestMatrix matrix;
+  std::vector<float> x;  // [rows, cols]
+  int64_t rows;
+  std::vector<float> bias, before;  // [channels], [rows, y_stride]
+  int64_t y_stride;
+};
+
+Layer make_layer(const PackedForm& form, int64_t rows, int64_t channels, int64_t cols, uint32_t seed) {
+  Layer l{random_matrix(form, channels, cols, seed), {}, rows, {}, {}, channels + 3};
+  l.x = random_rows(rows, l.matrix.cols, seed + 1);
+  std::mt19937 rng(seed + 2);
+  std::normal_distribution<float> normal(0, 1);
+  l.bias.resize(size_t(channels));
+  l.before.resize(size_t(rows * l.y_stride));
+  for (float& v : l.bias)
+    v = normal(rng);
+  for (float& v : l.before)
+    v = normal(rng);
+  return l;
+}
+
+// The first `rows` rows of the layer; y comes back with everything around it as it was in `before`. epilogue:
+// 1 adds the bias, 2 adds to y. cuts: the tile ranges, run in this order.
+std::vector<float> run_layer(const KernelTable& t, const Layer& l, int64_t rows, int epilogue,
+                             std::vector<int64_t> cuts = {}) {
+  const QuantizedRows q(t, is_float(*l.matrix.form) ? std::vector<float>(l.x.size()) : l.x,
+                        is_float(*l.matrix.form) ? 0 : rows, l.matrix.cols);
+  std::vector<float> y = l.before;
+  const LinearInput in{rows, l.x.data(), l.matrix.cols, q.bytes.data, q.stride};
+  const LinearOutput out{y.data(), l.y_stride, epilogue & 1 ? l.bias.data() : nullptr, (epilogue & 2) != 0};
+  if (cuts.empty()) cuts = {0, tile_count(l.matrix.rows)};
+  // Odd ranges first: no range may depend on another one having run.
+  for (size_t start : {size_t(1), size_t(0)}) {
+    for (size_t i = start; i + 1 < cuts.size(); i += 2)
+      t.linear(l.matrix.packed(), cuts[i], cuts[i + 1], in, out);
+  }
+  return y;
+}
+
+std::vector<int64_t> random_cuts(int64_t tiles, std::mt19937& rng) {
+  std::vector<int64_t> cuts = {0, tiles};
+  for (int i = int(rng() % 4); i > 0; --i)
+    cuts.push_back(int64_t(rng() % uint64_t(tiles + 1)));
+  std::sort(cuts.begin(), cuts.end());
+  return cuts;
+}
+
+size_t differing(const std::vector<float>& a, const float* b, size_t n) {
+  size_t bad = 0;
+  for (size_t i = 0; i < n; ++i)
+    bad += std::memcmp(&a[i], &b[i], 4) != 0;
+  return bad;
+}
+
+class LinearEverySet : public EverySet {};
+INVAR_EVERY_SET(LinearEverySet);
+
+struct Shape {
+  int64_t channels, cols;
+};
+constexpr Shape kShapes[] = {{50, 32}, {17, 96}, {40, 576}, {33, 1536}, {24, 8960}};
+constexpr int64_t kMostRows = 128;
+
+// One layer per form and shape, with the specification's answers for every epilogue; shared by all sets.
+struct Expected {
+  Layer layer;
+  std::vector<float> y[4];
+};
+const Expected& expected(size_t form, size_t shape) {
+  static std::unique_ptr<Expected> all[std::size(kPackedForms)][std::size(kShapes)];
+  auto& e = all[form][shape];
+  if (!e) {
+    e.reset(new Expected{make_layer(kPackedForms[form], kMostRows, kShapes[shape].channels,
+                                    kShapes[shape].cols, uint32_t(1000 * form + shape)),
+                         {}});
+    for (int i = 0; i < 4; ++i)
+      e->y[i] = run_layer(specification(), e->layer, kMostRows, i);
+  }
+  return *e;
+}
+
+TEST_P(LinearEverySet, linear_has_the_bits_of_the_specification_for_any_rows_and_cuts) {
+  std::vector<int64_t> row_counts(17);
+  std::iota(row_counts.begin(), row_counts.end(), 1);
+  row_counts.insert(row_counts.end(), {31, 33, 64, 128});
+  std::mt19937 rng(7);
+  for (size_t f = 0; f < std::size(kPackedForms); ++f) {
+    for (size_t s = 0; s < std::size(kShapes); ++s) {
+      const Expected& want = expected(f, s);
+      for (int64_t rows : row_counts) {
+        const int epilogue = int(rng() % 4);
+        const auto cuts = random_cuts(tile_count(want.layer.matrix.rows), rng);
+        const auto y = run_layer(set(), want.layer, rows, epilogue, cuts);
+        const size_t n = size_t(rows * want.layer.y_stride);
+        ASSERT_EQ(differing(y, want.y[epilogue].data(), n), 0u)
+            << kPackedForms[f].name << " K=" << want.layer.matrix.cols << " rows=" << rows
+            << " epilogue=" << epilogue;
+        ASSERT_EQ(differing({y.begin() + int64_t(n), y.end()}, want.layer.before.data() + n, y.size() - n),
+                  0u);
+      }
+    }
+  }
+}
+
+TEST_P(LinearEverySet, float_forms_take_columns_that_are_no_multiple_of_four) {
+  for (const PackedForm& form : kPackedForms) {
+    if (!is_float(form)) continue;
+    for (int64_t cols : {1, 2, 3, 5, 7, 257, 259}) {
+      const Layer l = make_layer(form, 9, 19, cols, uint32_t(cols));
+      const auto want = run_layer(specification(), l, 9, 0);
+      for (int64_t rows : {1, 2, 3, 4, 9}) {
+        const auto y = run_layer(set(), l, rows, 0);
+        EXPECT_EQ(differing(y, want.data(), size_t(rows * l.y_stride)), 0u) << form.name << " K=" << cols;
+      }
+    }
+  }
+}
+
+TEST_P(LinearEverySet, bad_rows_are_flagged_and_leave_their_neighbours_alone) {
+  for (const PackedForm& form : kPackedForms) {
+    if (is_float(form)) continue;
+    Layer l = make_layer(form, 14, 20, 576, 5);
+    const auto good = run_layer(set(), l, l.rows, 0);
+    const int64_t cols = l.matrix.cols;
+    l.x[size_t(3 * cols + 40)] = std::numeric_limits<float>::quiet_NaN();
+    l.x[size_t(6 * cols)] = std::numeric_limits<float>::infinity();
+    l.x[size_t(13 * cols + cols - 1)] = -std::numeric_limits<float>::infinity();
+    const QuantizedRows q(set(), l.x, l.rows, cols);
+    const auto y = run_layer(set(), l, l.rows, 0);
+    for (int64_t r = 0; r < l.rows; ++r) {
+      const bool bad = r == 3 || r == 6 || r == 13;
+      EXPECT_EQ(q.faults[size_t(r)], bad) << r;
+      if (bad) continue;
+      EXPECT_EQ(
+          std::memcmp(&y[size_t(r * l.y_stride)], &good[size_t(r * l.y_stride)], size_t(l.matrix.rows) * 4),
+          0)
+          << form.name << " row " << r;
+    }
+  }
+}
+
+TEST_P(LinearEverySet, quantize_row_has_the_bits_of_the_specification) {
+  for (int64_t cols : {32, 96, 576, 8960}) {
+    const auto x = random_rows(32, cols, uint32_t(cols));
+    const QuantizedRows want(specification(), x, 32, cols), got(set(), x, 32, cols);
+    EXPECT_EQ(std::memcmp(want.bytes.data, got.bytes.data, want.stride * 32), 0) << cols;
+  }
+}
+
+TEST_P(LinearEverySet, unpack_row_is_one_rounding_of_scale_times_code_plus_bias) {
+  for (const PackedForm& form : kPackedForms) {
+    const TestMatrix m = random_matrix(form, 21, 576, 3);
+    std::vector<float> row(size_t(m.cols) + 1), want(row.size());
+    for (int64_t n = 0; n < m.rows; ++n) {
+      row.back() = want.back() = 42;
+      set().unpack_row(m.packed(), n, row.data());
+      for (int64_t k = 0; k < m.cols; ++k) {
+        double v = m.code[size_t(n * m.cols + k)];
+        if (!is_float(form)) {
+          const size_t g = size_t(n * (m.cols / form.group) + k / form.group);
+          v = m.scale[g] * v + m.bias[g];  // exact in double
+        }
+        want[size_t(k)] = float(v);
+      }
+      ASSERT_EQ(differing(row, want.data(), row.size()), 0u) << form.name << " row " << n;
+    }
+  }
+}
+
+// ---- values: an independent emulation in double
+
+// Codes and scale of a group of 32 activations, step by step as section 2 writes them.
+void quantize_group(const float* x, double* q, double* scale) {
+  float a = 0;
+  for (int i = 0; i < 32; ++i)
+    a = std::max(a, std::fabs(x[i]));
+  if (a < 0x1p-48f) {
+    std::fill(q, q + 32, 0.0), *scale = 0;
+    return;
+  }
+  const float inverse = 127.0f / a;
+  for (int i = 0; i < 32; ++i) {
+    const float product = x[i] * inverse;
+    q[i] = std::nearbyint(product);
+  }
+  *scale = a / 127.0f;
+}
+
+TEST(Linear, quantized_row_holds_codes_scales_and_sums) {
+  const int64_t cols = 96;
+  const auto x = random_rows(16, cols, 11);
+  const QuantizedRows q(specification(), x, 16, cols);
+  for (int64_t r = 0; r < 16; ++r) {
+    const std::byte* row = q.bytes.data + size_t(r) * q.stride;
+    const auto* codes = reinterpret_cast<const int8_t*>(row);
+    const auto* scales = reinterpret_cast<const float*>(row + cols);
+    const auto* scaled_sums = scales + cols / 32;
+    const auto* sums = reinterpret_cast<const int16_t*>(scaled_sums + cols / 32);
+    for (int64_t g = 0; g < cols / 32; ++g) {
+      double want[32], scale, sum = 0;
+      quantize_group(&x[size_t(r * cols + g * 32)], want, &scale);
+      for (int i = 0; i < 32; ++i) {
+        EXPECT_EQ(codes[g * 32 + i], want[i]);
+        sum += want[i];
+      }
+      EXPECT_EQ(scales[g], float(scale));
+      EXPECT_EQ(scaled_sums[g], float(scale) * float(sum));
+      EXPECT_EQ(sums[2 * g] + sums[2 * g + 1], sum);
+      EXPECT_EQ(sums[2 * g], std::accumulate(want, want + 16, 0.0));
+    }
+  }
+}
+
+TEST(Linear, values_agree_with_an_emulation_in_double) {
+  for (const PackedForm& form : kPackedForms) {
+    for (const Shape shape : {Shape{19, 96}, Shape{35, 576}, Shape{16, 1536}}) {
+      const Layer l = make_layer(form, 16, shape.channels, shape.cols, 77);
+      const TestMatrix& m = l.matrix;
+      const auto y = run_layer(specification(), l, l.rows, 3);
+      for (int64_t r = 0; r < l.rows; ++r) {
+        std::vector<double> x(size_t(m.cols)), scales(size_t(m.cols));
+        for (int64_t k = 0; k < m.cols; k += is_float(form) ? 1 : 32) {
+          if (is_float(form)) {
+            x[size_t(k)] = l.x[size_t(r * m.cols + k)], scales[size_t(k)] = 1;
+          } else {
+            double scale;
+            quantize_group(&l.x[size_t(r * m.cols + k)], &x[size_t(k)], &scale);
+            std::fill_n(scales.begin() + k, 32, scale);
+          }
+        }
+        for (int64_t n = 0; n < m.rows; ++n) {
+          const size_t at = size_t(r * l.y_stride + n);
+          double sum = double(l.bias[size_t(n)]) + l.before[at];
+          double terms = std::fabs(l.bias[size_t(n)]) + std::fabs(l.before[at]);
+          for (int64_t k = 0; k < m.cols; ++k) {
+            const size_t i = size_t(n * m.cols + k);
+            const size_t g = is_float(form) ? 0 : size_t(n * (m.cols / form.group) + k / form.group);
+            const double xk = x[size_t(k)] * scales[size_t(k)];
+            const double wk = is_float(form) ? m.code[i] : m.scale[g] * m.code[i];
+            const double bk = is_float(form) ? 0 : m.bias[g];
+            sum += wk * xk + bk * xk;
+            terms += std::fabs(wk * xk) + std::fabs(bk * xk);
+          }
+          ASSERT_NEAR(y[at], sum, 1e-6 * terms)
+              << form.name << " K=" << m.cols << " row " << r << " channel " << n;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace invar

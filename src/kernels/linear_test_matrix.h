@@ -1,0 +1,199 @@
+#pragma once
+// Random weight matrices for the tests of linear layers: kept as plain codes and scales, and packed from them
+// by a literal reading of the layout in tensor/packed.h that shares nothing with the kernels.
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+#include "tensor/float16.h"
+
+namespace invar {
+
+struct AlignedBytes {
+  explicit AlignedBytes(size_t n) : storage(n + 64), data(storage.data()) {
+    data += (64 - reinterpret_cast<uintptr_t>(data) % 64) % 64;
+  }
+  AlignedBytes(AlignedBytes&&) = default;
+  std::vector<std::byte> storage;  // zeroed
+  std::byte* data;
+};
+
+struct TestMatrix {
+  const PackedForm* form;
+  int64_t rows, cols;
+  std::vector<double> code;   // [rows, cols], zero point subtracted; or the weight of a float form
+  std::vector<double> scale;  // [rows, cols / group]
+  std::vector<double> bias;   // the same shape; 0 where the form has none
+  AlignedBytes bytes;
+
+  PackedMatrix packed() const { return {form, rows, cols, bytes.data}; }
+};
+
+namespace packing {
+
+inline void put16(std::byte* p, uint16_t v) {
+  std::memcpy(p, &v, 2);
+}
+
+// Sets `width` bits of code (n, k) in the planes of its group of 32.
+inline void put_code(std::byte* planes, int bits, int c, int k, unsigned code) {
+  const int quad = k / 4, lane = c * 4 + k % 4;
+  const auto set = [&](size_t byte, int shift, unsigned value) { planes[byte] |= std::byte(value << shift); };
+  std::byte* const start = planes;
+  unsigned rest = code;
+  if (bits == 8) {
+    set(size_t(quad) * 64 + lane, 0, code);
+    return;
+  }
+  if (bits >= 4) {
+    set(size_t(quad & 3) * 64 + lane, quad >= 4 ? 4 : 0, rest & 15);
+    rest >>= 4;
+    planes = start + 256;
+  }
+  if (bits == 2 || bits == 3 || bits == 6) {
+    set(size_t(quad >> 2) * 64 + lane, 2 * (quad & 3), rest & 3);
+    rest >>= 2;
+    planes += 128;
+  }
+  if (bits == 3 || bits == 5) set(size_t(lane), quad, rest & 1);
+}
+
+// fp16 scales with every kind of value that a file may hold: both signs, zero, subnormal, small, ordinary.
+inline uint16_t random_half(std::mt19937& rng) {
+  std::uniform_real_distribution<float> u(-0.02f, 0.02f);
+  switch (rng() % 16) {
+    case 0:
+      return 0;
+    case 1:
+      return uint16_t(1 + rng() % 1023);  // subnormal
+    case 2:
+      return f32_to_f16(u(rng) * 0x1p-8f);
+    case 3:
+      return f32_to_f16(u(rng) * 100);
+    default:
+      return f32_to_f16(u(rng));
+  }
+}
+
+inline void pack_quantized(TestMatrix& m, std::mt19937& rng) {
+  const PackedForm& f = *m.form;
+  const int group = f.group;
+  const unsigned top = (1u << f.bits) - 1;
+  std::byte* tile = m.bytes.data;
+  for (int64_t n0 = 0; n0 < m.rows; n0 += 16, tile += tile_bytes(f, m.cols)) {
+    std::byte* record = tile;
+    for (int64_t k0 = 0; k0 < m.cols; k0 += 256) {
+      const int cols = int(std::min<int64_t>(256, m.cols - k0)), groups = cols / group;
+      std::byte* planes = record + scale_area_bytes(f, cols);
+      for (int c = 0; c < 16 && n0 + c < m.rows; ++c) {
+        const int64_t n = n0 + c;
+        const uint16_t d = random_half(rng), mh = random_half(rng);
+        if (f.scale != ScaleKind::kF16) put16(record + 2 * c, d);
+        if (f.bias == BiasKind::kF16xU8) put16(record + 32 + 2 * c, mh);
+        for (int g = 0; g < groups; ++g) {
+          double& scale = m.scale[size_t(n * (m.cols / group) + k0 / group + g)];
+          double& bias = m.bias[size_t(n * (m.cols / group) + k0 / group + g)];
+          if (f.scale == ScaleKind::kF16) {
+            const uint16_t s = random_half(rng), b = random_half(rng);
+            std::byte* p = record + g * (f.bias == BiasKind::kF16 ? 64 : 32) + 2 * c;
+            put16(p, s);
+            scale = f16_to_f32(s);
+            if (f.bias == BiasKind::kF16) put16(p + 32, b), bias = f16_to_f32(b);
+          } else if (f.scale == ScaleKind::kF16xU8) {
+            const auto sc = uint8_t(rng() % 8 ? rng() % 64 : rng() % 2 * 255),
+                       mn = uint8_t(rng() % 8 ? rng() % 64 : 0);
+            std::byte* p = record + 64 + g * 32 + c;
+            p[0] = std::byte(sc), p[16] = std::byte(mn);
+            scale = double(f16_to_f32(d)) * sc;
+            bias = double(f16_to_f32(mh)) * mn;
+          } else {
+            const auto sc = int8_t(rng() % 8 ? int(rng() % 128) - 64 : rng() % 2 ? -128 : 127);
+            record[64 + g * 16 + c] = std::byte(sc);
+            scale = double(f16_to_f32(d)) * sc;
+          }
+          // One group in eight holds only its lowest or only its highest code.
+          const unsigned kind = rng() % 16;
+          for (int i = 0; i < group; ++i) {
+            const int k = g * group + i;
+            const unsigned code = kind == 0 ? 0 : kind == 1 ? top : rng() & top;
+            put_code(planes + k / 32 * code_bytes_per_32(f), f.bits, c, k % 32, code);
+            m.code[size_t(n * m.cols + k0 + k)] = int(code) - f.zero_point;
+          }
+        }
+      }
+      record += record_bytes(f, cols);
+    }
+  }
+}
+
+inline void pack_float(TestMatrix& m, std::mt19937& rng) {
+  std::uniform_real_distribution<float> u(-1, 1);
+  const size_t size = dtype_bytes(m.form->dtype);
+  for (int64_t n = 0; n < m.rows; ++n) {
+    std::byte* tile = m.bytes.data + size_t(n / 16) * tile_bytes(*m.form, m.cols);
+    for (int64_t k = 0; k < m.cols; ++k) {
+      const unsigned kind = rng() % 32;
+      float w = kind == 0 ? -0.0f : kind == 1 ? 0.0f : kind == 2 ? u(rng) * 0x1p-20f : u(rng);
+      std::byte* p = tile + (k * 16 + n % 16) * size;
+      if (m.form->dtype == Dtype::kF32) {
+        std::memcpy(p, &w, 4);
+      } else if (m.form->dtype == Dtype::kF16) {
+        put16(p, f32_to_f16(w)), w = f16_to_f32(f32_to_f16(w));
+      } else {
+        put16(p, f32_to_bf16(w)), w = bf16_to_f32(f32_to_bf16(w));
+      }
+      m.code[size_t(n * m.cols + k)] = w;
+    }
+  }
+}
+
+}  // namespace packing
+
+// cols is rounded up to what the form needs: 256 for the two-level forms, 32 for the others, 1 for floats.
+inline TestMatrix random_matrix(const PackedForm& form, int64_t rows, int64_t cols, uint32_t seed) {
+  std::mt19937 rng(seed);
+  if (!is_float(form)) cols = int64_t(round_up(size_t(cols), form.scale == ScaleKind::kF16 ? 32 : 256));
+  const size_t scales = is_float(form) ? 0 : size_t(rows * (cols / form.group));
+  TestMatrix m{&form,
+               rows,
+               cols,
+               std::vector<double>(size_t(rows * cols)),
+               std::vector<double>(scales),
+               std::vector<double>(scales),
+               AlignedBytes(tile_bytes(form, cols) * size_t(tile_count(rows)))};
+  if (is_float(form)) {
+    packing::pack_float(m, rng);
+  } else {
+    packing::pack_quantized(m, rng);
+  }
+  return m;
+}
+
+// Activations [rows, cols]: ordinary rows with outliers, zero groups, a zero row, a tiny and a huge row, and
+// codes at both ends in every group.
+inline std::vector<float> random_rows(int64_t rows, int64_t cols, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> x(size_t(rows * cols));
+  for (int64_t r = 0; r < rows; ++r) {
+    const float size = r % 16 == 5    ? 0.0f
+                       : r % 16 == 7  ? 0x1p-60f
+                       : r % 16 == 9  ? 0x1p40f
+                       : r % 16 == 11 ? 0x1p-46f
+                                      : 1;
+    for (int64_t k = 0; k < cols; ++k) {
+      float v = normal(rng) * size;
+      if (rng() % 64 == 0) v *= 30;
+      if (rng() % 64 == 0) v = -0.0f;
+      if ((k / 32 + r) % 13 == 0) v = 0;  // whole groups
+      if ((k / 32 + r) % 17 == 1) v = k % 2 ? size : -size;
+      x[size_t(r * cols + k)] = v;
+    }
+  }
+  return x;
+}
+
+}  // namespace invar
