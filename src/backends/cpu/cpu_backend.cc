@@ -27,7 +27,7 @@ class CpuBackend final : public Backend {
   Result<std::unique_ptr<Executable>> compile(const Graph& graph, const WeightSet& weights,
                                               const ExecutableLimits& limits) override {
     ASSIGN_OR_RETURN(std::unique_ptr<CpuExecutable> made,
-                     CpuExecutable::make(graph, weights, limits, kernels_, pool_));
+                     CpuExecutable::make(graph, weights, limits, kernels_, cost_model(kernels_.name), pool_));
     return std::unique_ptr<Executable>(std::move(made));
   }
 

@@ -26,17 +26,19 @@ int64_t now_ns() {
 }  // namespace
 
 CpuExecutable::CpuExecutable(Graph graph, const ExecutableLimits& limits, const KernelTable& kernels,
-                             ThreadPool& pool)
+                             const CostModel& cost, ThreadPool& pool)
     : graph_(std::move(graph)),
       limits_(limits),
-      step_{.kernels = kernels, .pool = pool, .graph = graph_, .cost = cost_model(kernels.name)} {}
+      step_{.kernels = kernels, .pool = pool, .graph = graph_, .cost = cost} {}
 
 Result<std::unique_ptr<CpuExecutable>> CpuExecutable::make(const Graph& graph, const WeightSet& weights,
                                                            const ExecutableLimits& limits,
-                                                           const KernelTable& kernels, ThreadPool& pool) {
+                                                           const KernelTable& kernels, const CostModel& cost,
+                                                           ThreadPool& pool) {
   CHECK(limits.max_tokens > 0 && limits.max_logit_rows >= 0);
   RETURN_IF_ERROR(graph.validate());
-  std::unique_ptr<CpuExecutable> result(new CpuExecutable(select_rows_early(graph), limits, kernels, pool));
+  std::unique_ptr<CpuExecutable> result(
+      new CpuExecutable(select_rows_early(graph), limits, kernels, cost, pool));
   ASSIGN_OR_RETURN(result->plan_, make_step_plan(result->graph_, weights, limits));
   result->allocate();
   return result;

@@ -26,7 +26,8 @@ class CpuExecutable final : public Executable {
   // The graph is copied (its logit rows are selected early); weights must outlive the executable.
   static Result<std::unique_ptr<CpuExecutable>> make(const Graph& graph, const WeightSet& weights,
                                                      const ExecutableLimits& limits,
-                                                     const KernelTable& kernels, ThreadPool& pool);
+                                                     const KernelTable& kernels, const CostModel& cost,
+                                                     ThreadPool& pool);
 
   // Sequences must cover the tokens in order, tokens lie in the vocabulary, and views match the graph's KV
   // groups with slots reserved for every row: anything else is a programmer error. A row that wants no logits
@@ -38,7 +39,8 @@ class CpuExecutable final : public Executable {
   void set_phase_times(PhaseTimes* times);  // nullptr: off; must outlive the runs
 
  private:
-  CpuExecutable(Graph graph, const ExecutableLimits& limits, const KernelTable& kernels, ThreadPool& pool);
+  CpuExecutable(Graph graph, const ExecutableLimits& limits, const KernelTable& kernels,
+                const CostModel& cost, ThreadPool& pool);
   void allocate();
   void begin_step(const StepInputs& inputs);
   void merge_faults();

@@ -1,0 +1,101 @@
+#pragma once
+// For tests: the graph taken literally, node by node, one token at a time, every value of its own, through
+// one kernel table. What the executor must equal bit for bit.
+
+#include <vector>
+
+#include "backends/cpu/testing/random_model.h"
+#include "kernels/kernel_table.h"
+
+namespace invar::test {
+
+class Interpreter {
+ public:
+  Interpreter(const Model& model, const KernelTable& kernels) : model_(model), k_(kernels) {}
+
+  struct Result {
+    std::vector<float> logits;  // [vocab]
+    uint8_t fault = 0;
+  };
+
+  Result run(int32_t token, int32_t position, Pages& pages) {
+    const std::span<const KvView> kv = pages.reserve(position + 1);
+    Result result;
+    values_.assign(model_.graph.values.size(), {});
+    for (const Node& node : model_.graph.nodes) {
+      std::vector<float>& out = values_[node.out];
+      out.assign(model_.graph.values[node.out].width, 0.0f);
+      run_node(node, token, position, kv, out, &result.fault);
+    }
+    result.logits = values_[model_.graph.logits];
+    if (!k_.all_finite(result.logits.data(), int64_t(result.logits.size()))) result.fault = 1;
+    return result;
+  }
+
+ private:
+  const PackedMatrix& matrix(WeightId w) const { return model_.weights.matrices[w]; }
+  const float* vector(WeightId w) const { return w == kNone ? nullptr : model_.weights.vectors[w].data(); }
+
+  void run_node(const Node& node, int32_t token, int32_t position, std::span<const KvView> kv,
+                std::vector<float>& out, uint8_t* fault) {
+    const int64_t n = int64_t(out.size());
+    const auto in = [&](size_t i) { return values_[node.in[i]].data(); };
+    switch (node.op) {
+      case Op::kEmbed:
+        return k_.unpack_row(matrix(node.weight), token, out.data());
+      case Op::kSelectRows:
+        out = values_[node.in[0]];
+        return;
+      case Op::kAdd:
+        return k_.add(in(0), in(1), n, out.data());
+      case Op::kGatedSilu:
+        return k_.gated_silu(in(0), in(1), n, out.data());
+      case Op::kLinear:
+        return linear(matrix(node.weight), vector(node.bias), in(0), out.data(), fault);
+      case Op::kRmsNorm: {
+        const auto& attr = std::get<NormAttr>(node.attr);
+        const int64_t size = attr.head_dim == 0 ? n : attr.head_dim;
+        for (int64_t i = 0; i < n; i += size) {
+          k_.rms_norm(in(0) + i, vector(node.weight), attr.eps, size, out.data() + i, fault);
+        }
+        return;
+      }
+      case Op::kRope: {
+        const auto& attr = std::get<RopeAttr>(node.attr);
+        const Rope& rope = model_.graph.ropes[attr.rope];
+        std::vector<float> cos(rope.inv_freq.size()), sin(rope.inv_freq.size());
+        k_.rope_table(rope.inv_freq.data(), rope.dim, position, rope.attention_factor, rope.scaled,
+                      cos.data(), sin.data());
+        out = values_[node.in[0]];
+        return k_.rope(out.data(), attr.heads, attr.head_dim, rope.dim, cos.data(), sin.data());
+      }
+      case Op::kAttend:
+        return attend(std::get<AttendAttr>(node.attr), position, kv, in(0), in(1), in(2), out, fault);
+    }
+  }
+
+  void linear(const PackedMatrix& w, const float* bias, const float* x, float* y, uint8_t* fault) {
+    Buffer quantized(quantized_row_bytes(w.cols));
+    if (!is_float(*w.form)) k_.quantize_row(x, w.cols, quantized.data(), fault);
+    const LinearInput in{1, x, w.cols, quantized.data(), quantized.size()};
+    k_.linear(w, 0, tile_count(w.rows), in, {y, w.rows, bias, false});
+  }
+
+  void attend(const AttendAttr& attr, int32_t position, std::span<const KvView> views, const float* q,
+              const float* k, const float* v, std::vector<float>& out, uint8_t* fault) {
+    const KvView& kv = views[attr.group];
+    const int codec = kv.layout->codec->index;
+    k_.kv_write[codec](kv, attr.layer, position, k, v, fault);
+    Buffer scratch(k_.attend_scratch(1, attr.heads / attr.kv_heads, attr.head_dim));
+    const int64_t n = int64_t(out.size());
+    const AttendArgs args{q, n, out.data(), n, 1, position, attr.heads, attr.scale, &kv, attr.layer, fault};
+    for (int head = 0; head < attr.kv_heads; head++)
+      k_.attend[codec](args, head, 0, 1, scratch.data());
+  }
+
+  const Model& model_;
+  const KernelTable& k_;
+  std::vector<std::vector<float>> values_;
+};
+
+}  // namespace invar::test

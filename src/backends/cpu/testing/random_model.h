@@ -1,0 +1,272 @@
+#pragma once
+// For tests: small random graphs in the shapes that families record, with random packed weights, and
+// sequences with their own KV pages. The same seed gives the same model.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/check.h"
+#include "graph/builder.h"
+#include "graph/weight_set.h"
+#include "kv/codec.h"
+#include "kv/kv_run.h"
+#include "tensor/buffer.h"
+#include "tensor/float16.h"
+#include "tensor/packed.h"
+
+namespace invar::test {
+
+using Rng = std::mt19937;
+inline int pick(Rng& rng, int low, int high) {
+  return low + int(rng() % unsigned(high - low + 1));
+}
+inline float uniform(Rng& rng, float low, float high) {
+  return low + (high - low) * float(rng() % 65536) / 65536.0f;
+}
+
+struct Model {
+  Graph graph;
+  WeightSet weights;
+  std::vector<Buffer> bytes;
+  std::deque<std::vector<float>> vectors;
+  const KvCodec* codec = nullptr;
+  std::vector<KvLayout> layouts;  // [groups]
+  std::string text;               // what the seed chose
+};
+
+// ---- packed weights
+
+inline void fill_float_tiles(Rng& rng, const PackedMatrix& m, std::byte* data) {
+  const float size = 1.5f / std::sqrt(float(m.cols));
+  const int64_t padded = int64_t(round_up(size_t(m.cols), 4));
+  for (int64_t row = 0; row < m.rows; row++) {
+    for (int64_t k = 0; k < m.cols; k++) {
+      const int64_t i = (row / kTileRows * padded + k) * kTileRows + row % kTileRows;
+      const float w = uniform(rng, -size, size);
+      const uint16_t half = m.form->dtype == Dtype::kF16 ? f32_to_f16(w) : f32_to_bf16(w);
+      m.form->dtype == Dtype::kF32 ? std::memcpy(data + i * 4, &w, 4) : std::memcpy(data + i * 2, &half, 2);
+    }
+  }
+}
+
+// Scales of one record: a first scale of every channel from `make`, zero for channels that pad the last tile.
+template <class Make>
+void fill_halves(std::byte* at, int channels, Make make) {
+  for (int c = 0; c < kTileRows; c++) {
+    const uint16_t half = f32_to_f16(c < channels ? make() : 0.0f);
+    std::memcpy(at + c * 2, &half, 2);
+  }
+}
+
+inline void fill_quantized_tiles(Rng& rng, const PackedMatrix& m, std::byte* data) {
+  const PackedForm& f = *m.form;
+  const float top = float(std::max<int>(f.zero_point, (1 << f.bits) - 1 - f.zero_point));
+  const float steps = f.scale == ScaleKind::kF16xU8 ? 160 : f.scale == ScaleKind::kF16xS8 ? 80 : 1;
+  const float size = 1.5f / std::sqrt(float(m.cols)) / top / steps;
+  const auto scale = [&] { return uniform(rng, 0.2f * size, size) * (rng() % 4 == 0 ? -1.0f : 1.0f); };
+  const auto bias = [&] { return uniform(rng, -size * top, size * top); };
+  for (int64_t tile = 0; tile < tile_count(m.rows); tile++) {
+    const int channels = int(std::min<int64_t>(kTileRows, m.rows - tile * kTileRows));
+    std::byte* record = data + size_t(tile) * m.tile_size();
+    for (int64_t k = 0; k < m.cols; k += kRecordCols) {
+      const int64_t cols = std::min<int64_t>(kRecordCols, m.cols - k);
+      const size_t area = scale_area_bytes(f, cols);
+      for (size_t i = area; i < record_bytes(f, cols); i++)
+        record[i] = std::byte(rng());
+      if (f.scale == ScaleKind::kF16) {
+        const int64_t step = f.bias == BiasKind::kF16 ? 64 : 32;
+        for (int64_t g = 0; g < cols / f.group; g++) {
+          fill_halves(record + g * step, channels, scale);
+          if (f.bias == BiasKind::kF16) fill_halves(record + g * step + 32, channels, bias);
+        }
+      } else {
+        fill_halves(record, channels, scale);
+        if (f.bias == BiasKind::kF16xU8) fill_halves(record + 32, channels, bias);
+        for (size_t i = 64; i < area; i++)
+          record[i] = std::byte(rng());
+      }
+      record += record_bytes(f, cols);
+    }
+  }
+}
+
+inline const PackedForm* random_form(Rng& rng, int64_t cols, int preferred) {
+  constexpr int kForms = int(std::size(kPackedForms)), kFloatForms = 3;
+  const int form = rng() % 3 == 0 ? pick(rng, 0, kForms - 1) : preferred;
+  return &kPackedForms[cols % 32 == 0 ? form : form % kFloatForms];
+}
+
+inline void make_weights(Rng& rng, Model& model) {
+  const size_t count = model.graph.weights.size();
+  model.weights.matrices.resize(count);
+  model.weights.vectors.resize(count);
+  const int preferred = pick(rng, 0, int(std::size(kPackedForms)) - 1);  // most matrices share a form
+  for (size_t i = 0; i < count; i++) {
+    const Weight& w = model.graph.weights[i];
+    if (w.kind == Weight::Kind::kVector) {
+      std::vector<float>& v = model.vectors.emplace_back(w.rows);
+      const bool norm = w.name.find("norm") != std::string::npos;
+      for (float& x : v)
+        x = norm ? uniform(rng, 0.5f, 1.5f) : uniform(rng, -0.1f, 0.1f);
+      model.weights.vectors[i] = v;
+      continue;
+    }
+    PackedMatrix m{random_form(rng, w.cols, preferred), w.rows, w.cols, nullptr};
+    model.text += std::string(" ") + m.form->name;
+    Buffer& bytes = model.bytes.emplace_back(m.bytes());
+    m.data = bytes.data();
+    is_float(*m.form) ? fill_float_tiles(rng, m, bytes.data()) : fill_quantized_tiles(rng, m, bytes.data());
+    model.weights.matrices[i] = m;
+  }
+}
+
+// ---- graphs
+
+struct Shape {
+  int layers, hidden, heads, kv_heads, head_dim, rope_dim, ffn, vocab;
+  bool tied, biases, qk_norm, skip_some_ropes, post_norm, parallel, late_residual, odd_logits;
+};
+
+inline Shape random_shape(Rng& rng) {
+  Shape s{};
+  constexpr int kHeads[][2] = {{4, 2}, {2, 2}, {6, 2}, {4, 1}, {3, 3}};
+  const auto& heads = kHeads[rng() % std::size(kHeads)];
+  s.layers = pick(rng, 1, 3);
+  s.hidden = 32 * pick(rng, 1, 3) + (rng() % 6 == 0 ? 8 : 0);
+  s.heads = heads[0];
+  s.kv_heads = heads[1];
+  s.head_dim = rng() % 2 ? 32 : 16;
+  s.rope_dim = rng() % 4 ? s.head_dim : s.head_dim / 2;
+  s.ffn = 32 * pick(rng, 1, 4) + (rng() % 6 == 0 ? 5 : 0);
+  s.vocab = pick(rng, 30, 150);
+  const auto sometimes = [&](int one_in) { return rng() % unsigned(one_in) == 0; };
+  s.tied = sometimes(2), s.biases = sometimes(3), s.qk_norm = sometimes(3), s.skip_some_ropes = sometimes(3);
+  s.post_norm = sometimes(6), s.parallel = sometimes(6), s.late_residual = sometimes(6),
+  s.odd_logits = sometimes(6);
+  return s;
+}
+
+inline ValueId record_attention(GraphBuilder& b, const Shape& s, const std::string& p, ValueId n, int group,
+                                int rope) {
+  const int q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
+  const auto bias = [&](const std::string& name, int size) {
+    return s.biases ? b.vector(p + name, size) : kNone;
+  };
+  ValueId q = b.linear(p + "q", n, b.matrix(p + "q", q_width, s.hidden), bias("q_bias", q_width));
+  if (s.qk_norm) q = b.rms_norm(p + "q_norm", q, b.vector(p + "q_norm", s.head_dim), 1e-6f, s.head_dim);
+  if (rope != kNone) q = b.rotate(p + "q_rope", q, rope, s.heads, s.head_dim);
+  ValueId k = b.linear(p + "k", n, b.matrix(p + "k", kv_width, s.hidden), bias("k_bias", kv_width));
+  if (s.qk_norm) k = b.rms_norm(p + "k_norm", k, b.vector(p + "k_norm", s.head_dim), 1e-6f, s.head_dim);
+  if (rope != kNone) k = b.rotate(p + "k_rope", k, rope, s.kv_heads, s.head_dim);
+  const ValueId v = b.linear(p + "v", n, b.matrix(p + "v", kv_width, s.hidden), bias("v_bias", kv_width));
+  const float scale = 1.0f / std::sqrt(float(s.head_dim));
+  const ValueId a = b.attend(p + "attend", q, k, v, {group, 0, s.heads, s.kv_heads, s.head_dim, scale});
+  return b.linear(p + "o", a, b.matrix(p + "o", s.hidden, q_width), bias("o_bias", s.hidden));
+}
+
+inline ValueId record_ffn(GraphBuilder& b, const Shape& s, const std::string& p, ValueId n) {
+  const ValueId gate = b.linear(p + "gate", n, b.matrix(p + "gate", s.ffn, s.hidden));
+  const ValueId up = b.linear(p + "up", n, b.matrix(p + "up", s.ffn, s.hidden),
+                              s.biases ? b.vector(p + "up_bias", s.ffn) : kNone);
+  return b.linear(p + "down", b.gated_silu(p + "act", gate, up), b.matrix(p + "down", s.hidden, s.ffn));
+}
+
+inline ValueId record(GraphBuilder& b, const Shape& s) {
+  std::vector<float> freq(s.rope_dim / 2);
+  for (size_t i = 0; i < freq.size(); i++)
+    freq[i] = std::pow(0.05f, float(i) / float(freq.size()));
+  const int rope =
+      b.rope({.dim = s.rope_dim, .inv_freq = freq, .attention_factor = 1.1f, .scaled = s.biases});
+  const int group = b.kv_group({.layers = 0, .kv_heads = s.kv_heads, .head_dim = s.head_dim});
+  const WeightId table = b.matrix("embed", s.vocab, s.hidden);
+  const ValueId first = b.embed("embed", table);
+  ValueId x = first;
+  for (int layer = 0; layer < s.layers; layer++) {
+    const std::string p = "layers." + std::to_string(layer) + ".";
+    const auto norm = [&](const std::string& name, ValueId v) {
+      return b.rms_norm(p + name, v, b.vector(p + name, s.hidden), 1e-5f);
+    };
+    const ValueId before = x;
+    const ValueId n = norm("norm1", x);
+    ValueId y = record_attention(b, s, p, n, group, s.skip_some_ropes && layer % 2 == 1 ? kNone : rope);
+    if (s.post_norm) y = norm("post_norm1", y);
+    x = b.add(p + "add1", x, y);
+    y = record_ffn(b, s, p, s.parallel ? n : norm("norm2", x));
+    if (s.post_norm) y = norm("post_norm2", y);
+    x = layer % 2 == 0 ? b.add(p + "add2", x, y) : b.add(p + "add2", y, x);
+    if (s.late_residual) x = b.add(p + "add3", x, before);
+  }
+  if (s.late_residual) x = b.add("add", first, x);
+  x = b.rms_norm("norm", x, b.vector("norm", s.hidden), 1e-5f);
+  x = b.select_logit_rows("select", x);
+  const ValueId logits = b.linear("head", x, s.tied ? table : b.matrix("head", s.vocab, s.hidden));
+  return s.odd_logits ? b.add("odd", logits, logits) : logits;
+}
+
+inline Model make_model(const Shape& shape, Rng& rng, const KvCodec* codec) {
+  GraphBuilder builder;
+  const ValueId logits = record(builder, shape);
+  Model model;
+  model.graph = std::move(builder).finish(logits, shape.vocab).value();
+  model.codec = codec;
+  for (const KvGroup& g : model.graph.kv_groups)
+    model.layouts.push_back({codec, g.layers, g.kv_heads, g.head_dim});
+  make_weights(rng, model);
+  return model;
+}
+
+inline Model random_model(uint32_t seed) {
+  Rng rng(seed);
+  const Shape shape = random_shape(rng);
+  const auto codecs = kv_codecs();
+  return make_model(shape, rng, &codecs[rng() % codecs.size()]);
+}
+
+// ---- sequences
+
+// One sequence's pages in every KV group, made as positions are reserved.
+class Pages {
+ public:
+  explicit Pages(const Model& model) : model_(&model), pages_(model.layouts.size()) {}
+
+  std::span<const KvView> reserve(int32_t positions) {
+    views_.clear();
+    runs_.assign(pages_.size(), {});
+    for (size_t g = 0; g < pages_.size(); g++) {
+      while (int32_t(pages_[g].size()) * kPageTokens < positions) {
+        pages_[g].emplace_back(model_->layouts[g].page_bytes());
+      }
+      for (int32_t p = 0; p < positions; p += kPageTokens) {
+        runs_[g].push_back(
+            {pages_[g][size_t(p / kPageTokens)].data(), p, std::min(kPageTokens, positions - p)});
+      }
+      views_.push_back({&model_->layouts[g], runs_[g], 0});
+    }
+    return views_;
+  }
+
+  bool same_bytes(const Pages& other) const {
+    for (size_t g = 0; g < pages_.size(); g++) {
+      if (pages_[g].size() != other.pages_[g].size()) return false;
+      for (size_t p = 0; p < pages_[g].size(); p++) {
+        if (std::memcmp(pages_[g][p].data(), other.pages_[g][p].data(), pages_[g][p].size()) != 0)
+          return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  const Model* model_;
+  std::vector<std::vector<Buffer>> pages_;
+  std::vector<std::vector<KvRun>> runs_;
+  std::vector<KvView> views_;
+};
+
+}  // namespace invar::test
