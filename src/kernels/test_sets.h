@@ -2,11 +2,12 @@
 // For kernel tests: every instruction set to compare with the specification ("scalar-portable"), those of the
 // binary and the emulated AVX-512. A set that this CPU lacks runs as a skipped test that says "NOT RUN".
 
+#include <gtest/gtest.h>
+
 #include <cstring>
-#include <ostream>
+#include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
 #include "kernels/kernel_table.h"
 
 namespace invar {

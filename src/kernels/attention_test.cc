@@ -1,0 +1,492 @@
+// KV writes and attention: a literal reading of docs/numerics.md, section 5, = the specification = every set,
+// bit for bit, however the work is cut.
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fp_environment.h"
+#include "kernels/test_sets.h"
+#include "tensor/exact_math.h"
+#include "tensor/float16.h"
+
+namespace invar {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct Shape {
+  int context, rows, heads, kv_heads, head_dim, window;
+};
+
+std::string name_of(const Shape& s, const KvCodec& codec) {
+  return std::string(codec.name) + " context " + std::to_string(s.context) + " rows " +
+         std::to_string(s.rows) + " heads " + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) +
+         " d " + std::to_string(s.head_dim) + " window " + std::to_string(s.window);
+}
+
+// Every context and window of the list; heads, head_dim and rows take turns.
+std::vector<Shape> shapes() {
+  constexpr int kGroups[] = {1, 3, 4, 8}, kDims[] = {64, 24, 16, 128, 32, 6, 256},
+                kRows[] = {1, 5, 17, 2, 40};
+  std::vector<Shape> out;
+  int i = 0;
+  for (int context : {1, 63, 64, 65, 255, 256, 257, 700, 1500}) {
+    for (int window : {0, 13, 256, 300}) {
+      for (int repeat = 0; repeat < 2; repeat++, i++) {
+        const int kv_heads = 1 + i % 2;
+        int d = kDims[i % 7];
+        if (context * d > 40000) d = kDims[i % 3];
+        out.push_back(
+            {context, std::min(context, kRows[i % 5]), kGroups[i % 4] * kv_heads, kv_heads, d, window});
+      }
+    }
+  }
+  out.push_back({70, 70, 9, 3, 64, 0});  // SmolLM2, a whole prompt
+  out.push_back({300, 2, 2, 2, 512, 0});
+  return out;
+}
+
+// One sequence in one layer (of two) with its pages in shuffled order, q of its last `rows` positions.
+class Sequence {
+ public:
+  Sequence(const Shape& shape, const KvCodec& codec, const KernelTable& writer, uint64_t seed)
+      : shape_(shape) {
+    layout_ = {&codec, 2, shape.kv_heads, shape.head_dim};
+    const int pages = (shape.context + kPageTokens - 1) / kPageTokens;
+    const size_t floats = layout_.page_bytes() / 4;
+    memory_.assign(floats * pages + 16, 0.0f);
+    std::byte* base =
+        reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory_.data()) + 63) / 64 * 64);
+    for (int p = 0; p < pages; p++) {
+      const int length = std::min(kPageTokens, shape.context - p * kPageTokens);
+      runs_.push_back({base + layout_.page_bytes() * ((p * 7 + 3) % pages == p ? p : pages - 1 - p),
+                       p * kPageTokens, length});
+    }
+    view_ = {&layout_, runs_, shape.window};
+    TestRandom random(seed);
+    const int width = shape.kv_heads * shape.head_dim;
+    keys.resize(size_t(shape.context) * width);
+    values.resize(keys.size());
+    for (float& k : keys)
+      k = random.normal() * 2;
+    for (float& v : values)
+      v = random.normal();
+    q.resize(size_t(shape.rows) * stride());
+    for (float& x : q)
+      x = random.normal() * 2;
+    for (int p = 0; p < shape.context; p++)
+      write(writer, p);
+    EXPECT_EQ(write_fault, 0);
+  }
+  Sequence(const Sequence&) = delete;
+
+  void write(const KernelTable& t, int position) {
+    const size_t at = size_t(position) * shape_.kv_heads * shape_.head_dim;
+    t.kv_write[layout_.codec->index](view_, 1, position, &keys[at], &values[at], &write_fault);
+  }
+
+  int stride() const { return shape_.heads * shape_.head_dim + 5; }
+  int first_position() const { return shape_.context - shape_.rows; }
+  AttendArgs args(std::vector<float>& out, std::vector<uint8_t>& faults) const {
+    out.assign(size_t(shape_.rows) * stride(), 77.0f);
+    faults.assign(shape_.rows, 0);
+    return {q.data(),     stride(), out.data(), stride(), shape_.rows,  first_position(),
+            shape_.heads, scale(),  &view_,     1,        faults.data()};
+  }
+  float scale() const { return 1.0f / std::sqrt(float(shape_.head_dim)); }
+  const Shape& shape() const { return shape_; }
+  const KvLayout& layout() const { return layout_; }
+  KvView& view() { return view_; }
+
+  // The stored value of element i of a head, widened.
+  float stored(int kv_head, int position, int plane, int d) const {
+    const KvRun& run = runs_[size_t(position / kPageTokens)];
+    const int slot = position % kPageTokens;
+    const int64_t i = plane == 0 ? int64_t(d) * kPageTokens + slot : int64_t(slot) * shape_.head_dim + d;
+    const std::byte* p = run.page + layout_.plane_offset(1, kv_head, plane);
+    switch (layout_.codec->dtype) {
+      case Dtype::kF32:
+        return reinterpret_cast<const float*>(p)[i];
+      case Dtype::kF16:
+        return f16_to_f32(reinterpret_cast<const uint16_t*>(p)[i]);
+      case Dtype::kBF16:
+        return bf16_to_f32(reinterpret_cast<const uint16_t*>(p)[i]);
+    }
+    return 0;
+  }
+  // Fills the slots behind the context in the last page with finite rubbish.
+  void spoil_unwritten_slots() {
+    const KvRun& run = runs_.back();
+    TestRandom random(9);
+    for (int h = 0; h < shape_.kv_heads; h++) {
+      for (int plane = 0; plane < 2; plane++) {
+        std::byte* p = run.page + layout_.plane_offset(1, h, plane);
+        for (int slot = run.length; slot < kPageTokens; slot++) {
+          for (int d = 0; d < shape_.head_dim; d++) {
+            const int64_t i =
+                plane == 0 ? int64_t(d) * kPageTokens + slot : int64_t(slot) * shape_.head_dim + d;
+            const float x = random.normal() * 1e4f;
+            switch (layout_.codec->dtype) {
+              case Dtype::kF32:
+                reinterpret_cast<float*>(p)[i] = x;
+                break;
+              case Dtype::kF16:
+                reinterpret_cast<uint16_t*>(p)[i] = f32_to_f16(x);
+                break;
+              case Dtype::kBF16:
+                reinterpret_cast<uint16_t*>(p)[i] = f32_to_bf16(x);
+                break;
+            }
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<float> keys, values;  // [context, kv_heads, head_dim] before rounding
+  std::vector<float> q;             // [rows, stride]
+  uint8_t write_fault = 0;
+
+ private:
+  Shape shape_;
+  KvLayout layout_;
+  std::vector<float> memory_;
+  std::vector<KvRun> runs_;
+  KvView view_;
+};
+
+// Scratch of exactly the promised size, 64-byte aligned.
+class Scratch {
+ public:
+  explicit Scratch(size_t bytes)
+      : p_(static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64))) {}
+  ~Scratch() { std::free(p_); }
+  Scratch(const Scratch&) = delete;
+  std::byte* get() const { return p_; }
+
+ private:
+  std::byte* p_;
+};
+
+std::vector<float> attend(const KernelTable& t, const Sequence& s,
+                          std::vector<uint8_t>* faults_out = nullptr) {
+  std::vector<float> out;
+  std::vector<uint8_t> faults;
+  const AttendArgs args = s.args(out, faults);
+  const int group = s.shape().heads / s.shape().kv_heads;
+  const Scratch scratch(t.attend_scratch(args.rows, group, s.shape().head_dim));
+  for (int h = 0; h < s.shape().kv_heads; h++) {
+    t.attend[s.layout().codec->index](args, h, 0, args.rows, scratch.get());
+  }
+  if (faults_out) *faults_out = faults;
+  return out;
+}
+
+// Section 5, one query at a time, position by position.
+void literal_query(const Sequence& s, int row, int head, float* out) {
+  const int d_count = s.shape().head_dim, kv_head = head / (s.shape().heads / s.shape().kv_heads);
+  const int pos = s.first_position() + row, window = s.shape().window;
+  const float* q = &s.q[size_t(row) * s.stride() + size_t(head) * d_count];
+  float m = -0x1p100f, l = 0;
+  std::vector<float> o(d_count, 0.0f);
+  for (int split = 0; split * 256 <= pos; split++) {
+    float mi = -0x1p100f, li = 0;
+    std::vector<float> oi(d_count, 0.0f);
+    for (int page = split * 4; page < split * 4 + 4; page++) {
+      float p[64], highest = -kInf;
+      for (int j = 0; j < 64; j++) {
+        const int t = page * 64 + j;
+        p[j] = -kInf;
+        if (t > pos || (window > 0 && t <= pos - window)) continue;
+        float even = 0, odd = 0;
+        for (int d = 0; d < d_count; d += 2)
+          even = fma_f32(q[d], s.stored(kv_head, t, 0, d), even);
+        for (int d = 1; d < d_count; d += 2)
+          odd = fma_f32(q[d], s.stored(kv_head, t, 0, d), odd);
+        p[j] = (even + odd) * s.scale();
+        highest = p[j] > highest ? p[j] : highest;
+      }
+      const float next = highest > mi ? highest : mi, c = exp_or_zero_f32(mi - next);
+      float lanes[16] = {};
+      for (int j = 0; j < 64; j++) {
+        p[j] = exp_or_zero_f32(p[j] - next);
+        lanes[j % 16] += p[j];
+      }
+      for (int w = 8; w >= 1; w /= 2) {
+        for (int k = 0; k < w; k++)
+          lanes[k] += lanes[k + w];
+      }
+      li = fma_f32(li, c, lanes[0]);
+      mi = next;
+      for (int d = 0; d < d_count; d++) {
+        float x = oi[d] * c;
+        for (int j = 0; j < 64; j++) {
+          const int t = page * 64 + j;
+          x = fma_f32(p[j], t < s.shape().context ? s.stored(kv_head, t, 1, d) : 0.0f, x);
+        }
+        oi[d] = x;
+      }
+    }
+    const float next = mi > m ? mi : m, c = exp_or_zero_f32(m - next), ci = exp_or_zero_f32(mi - next);
+    l = fma_f32(l, c, li * ci);
+    for (int d = 0; d < d_count; d++)
+      o[d] = fma_f32(o[d], c, oi[d] * ci);
+    m = next;
+  }
+  for (int d = 0; d < d_count; d++)
+    out[d] = o[d] / l + 0.0f;
+}
+
+std::vector<float> literal(const Sequence& s) {
+  std::vector<float> out(size_t(s.shape().rows) * s.stride(), 77.0f);
+  for (int r = 0; r < s.shape().rows; r++) {
+    for (int h = 0; h < s.shape().heads; h++) {
+      literal_query(s, r, h, &out[size_t(r) * s.stride() + size_t(h) * s.shape().head_dim]);
+    }
+  }
+  return out;
+}
+
+// Sequences and their results under the literal reading; computed once for all sets.
+struct Case {
+  std::unique_ptr<Sequence> sequence;
+  std::vector<float> want;
+};
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = [] {
+    FpEnvironment environment;
+    std::vector<Case> v;
+    uint64_t seed = 1;
+    for (const Shape& shape : shapes()) {
+      const KvCodec& codec = kv_codecs()[seed % 3];
+      auto s = std::make_unique<Sequence>(shape, codec, specification(), seed++);
+      auto want = literal(*s);
+      v.push_back({std::move(s), std::move(want)});
+    }
+    return v;
+  }();
+  return all;
+}
+
+class Attention : public EverySet {
+  FpEnvironment environment_;
+};
+INVAR_EVERY_SET(Attention);
+
+#define EXPECT_SAME(want, got, s)                                                      \
+  EXPECT_EQ(first_difference((want).data(), (got).data(), int64_t((want).size())), -1) \
+      << name_of((s).shape(), *(s).layout().codec)
+
+TEST_P(Attention, has_the_bits_of_the_literal_reading) {
+  for (const Case& c : cases()) {
+    std::vector<uint8_t> faults;
+    const auto got = attend(set(), *c.sequence, &faults);
+    EXPECT_SAME(c.want, got, *c.sequence);
+    for (uint8_t f : faults)
+      EXPECT_EQ(f, 0);
+  }
+}
+
+TEST_P(Attention, every_codec_and_every_group_size_agrees) {
+  uint64_t seed = 1000;
+  for (const KvCodec& codec : kv_codecs()) {
+    for (int group : {1, 2, 3, 4, 5, 6, 7, 8}) {
+      for (int d : {64, 24}) {
+        const Sequence s({130, 3, group * 2, 2, d, 0}, codec, set(), seed++);
+        const auto want = literal(s), got = attend(set(), s);
+        EXPECT_SAME(want, got, s);
+      }
+    }
+  }
+}
+
+TEST_P(Attention, rows_cut_anywhere_give_the_same_bits) {
+  for (const Case& c : cases()) {
+    const Sequence& s = *c.sequence;
+    TestRandom random(7);
+    for (int way = 0; way < 2; way++) {  // one by one, then at random
+      std::vector<float> out;
+      std::vector<uint8_t> faults;
+      const AttendArgs args = s.args(out, faults);
+      const Scratch scratch(
+          set().attend_scratch(args.rows, args.heads / s.shape().kv_heads, s.shape().head_dim));
+      for (int h = 0; h < s.shape().kv_heads; h++) {
+        for (int begin = 0; begin < args.rows;) {
+          const int end = way == 0 ? begin + 1 : std::min(args.rows, begin + 1 + random.below(9));
+          set().attend[s.layout().codec->index](args, h, begin, end, scratch.get());
+          begin = end;
+        }
+      }
+      EXPECT_SAME(c.want, out, s);
+    }
+  }
+}
+
+TEST_P(Attention, splits_combined_equal_the_whole) {
+  for (const Case& c : cases()) {
+    const Sequence& s = *c.sequence;
+    std::vector<float> out;
+    std::vector<uint8_t> faults;
+    const AttendArgs args = s.args(out, faults);
+    const int group = args.heads / s.shape().kv_heads, splits = (s.shape().context + 255) / 256;
+    const Scratch scratch(set().attend_scratch(args.rows, group, s.shape().head_dim));
+    const int begin = args.rows / 2;  // in two pieces
+    for (int h = 0; h < s.shape().kv_heads; h++) {
+      for (const auto& [from, to] : {std::pair{0, begin}, std::pair{begin, args.rows}}) {
+        const int64_t size = int64_t(to - from) * group * partial_floats(s.shape().head_dim);
+        std::vector<float> partial(size_t(size) * splits);
+        for (int i = splits - 1; i >= 0; i--) {
+          set().attend_split[s.layout().codec->index](args, h, from, to, i, partial.data() + size * i,
+                                                      scratch.get());
+        }
+        set().attend_combine(args, h, from, to, splits, partial.data());
+      }
+    }
+    EXPECT_SAME(c.want, out, s);
+  }
+}
+
+TEST_P(Attention, slots_behind_the_context_are_never_seen) {
+  for (const KvCodec& codec : kv_codecs()) {
+    Sequence s({700, 5, 3, 1, 64, 0}, codec, specification(), 5);
+    const auto want = attend(set(), s);
+    s.spoil_unwritten_slots();
+    EXPECT_SAME(want, attend(set(), s), s);
+  }
+}
+
+TEST_P(Attention, pages_before_a_window_may_be_gone) {
+  Sequence s({1500, 4, 4, 2, 32, 300}, kv_codecs()[0], specification(), 6);
+  const auto want = attend(set(), s);
+  s.view().runs = s.view().runs.subspan((1496 - 300) / 64);
+  EXPECT_SAME(want, attend(set(), s), s);
+}
+
+TEST_P(Attention, is_near_the_exact_result) {
+  for (const Case& c : cases()) {
+    const Sequence& s = *c.sequence;
+    const auto got = attend(set(), s);
+    const int d_count = s.shape().head_dim, row = s.shape().rows - 1, head = s.shape().heads - 1;
+    const int kv_head = s.shape().kv_heads - 1, pos = s.first_position() + row;
+    const float* q = &s.q[size_t(row) * s.stride() + size_t(head) * d_count];
+    std::vector<double> score, o(d_count, 0.0);
+    double highest = -1e300, sum = 0;
+    const int low = s.shape().window ? std::max(0, pos - s.shape().window + 1) : 0;
+    for (int t = low; t <= pos; t++) {
+      double x = 0;
+      for (int d = 0; d < d_count; d++)
+        x += double(q[d]) * s.stored(kv_head, t, 0, d);
+      score.push_back(x * s.scale());
+      highest = std::max(highest, score.back());
+    }
+    for (int t = low; t <= pos; t++) {
+      const double p = std::exp(score[size_t(t - low)] - highest);
+      sum += p;
+      for (int d = 0; d < d_count; d++)
+        o[size_t(d)] += p * s.stored(kv_head, t, 1, d);
+    }
+    for (int d = 0; d < d_count; d++) {
+      EXPECT_NEAR(got[size_t(row) * s.stride() + size_t(head) * d_count + d], o[size_t(d)] / sum, 2e-5);
+    }
+  }
+}
+
+TEST_P(Attention, a_bad_row_faults_alone) {
+  const KvCodec& codec = kv_codecs()[0];
+  Sequence s({200, 9, 6, 2, 64, 0}, codec, specification(), 8);
+  const auto want = attend(set(), s);
+  for (float bad : {kNan, -kNan, kInf, -kInf, 3e38f, -3e38f}) {
+    const float saved = s.q[size_t(4) * s.stride() + 3];
+    s.q[size_t(4) * s.stride() + 3] = bad;
+    std::vector<uint8_t> faults;
+    const auto got = attend(set(), s, &faults);
+    for (int r = 0; r < 9; r++) {
+      EXPECT_EQ(faults[r], r == 4) << bad << " row " << r;
+      if (r == 4) continue;
+      EXPECT_EQ(first_difference(&want[size_t(r) * s.stride()], &got[size_t(r) * s.stride()], s.stride()),
+                -1);
+    }
+    s.q[size_t(4) * s.stride() + 3] = saved;
+  }
+}
+
+TEST_P(Attention, scores_of_minus_infinity_fault) {
+  // All scores overflow downwards but one: masked slots look like them, so the softmax alone would not
+  // notice.
+  Sequence s({100, 1, 1, 1, 16, 0}, *find_kv_codec("f32"), specification(), 9);
+  for (int d = 0; d < 16; d++) {
+    s.q[d] = 1e30f;
+    for (int p = 0; p < 100; p++)
+      s.keys[size_t(p) * 16 + d] = p == 50 ? 1e-30f : -1e20f;
+  }
+  for (int p = 0; p < 100; p++)
+    s.write(specification(), p);
+  std::vector<uint8_t> faults;
+  attend(set(), s, &faults);
+  EXPECT_EQ(faults[0], 1);
+}
+
+TEST_P(Attention, kv_write_stores_the_same_bytes_and_saturates) {
+  for (const KvCodec& codec : kv_codecs()) {
+    for (int d : {6, 16, 24, 64}) {
+      for (int position : {0, 17, 63, 64, 129}) {
+        Sequence a({130, 1, 2, 2, d, 0}, codec, specification(), 3), b({130, 1, 2, 2, d, 0}, codec, set(), 3);
+        const float special[] = {0.0f,           -0.0f,           65504.0f, 65519.9f,  65520.0f, -1e6f,
+                                 1e-8f,          6e-8f,           1e-40f,   3.39e38f,  -3.4e38f, 1.0f,
+                                 1.00048828125f, 0x1.fffffep127f, 0x1p-24f, 0x1.8p-25f};
+        for (Sequence* s : {&a, &b}) {
+          for (int i = 0; i < 2 * d; i++) {
+            s->keys[size_t(position) * 2 * d + i] = special[i % 16];
+            s->values[size_t(position) * 2 * d + i] = special[(i + 5) % 16];
+          }
+          s->write(s == &a ? specification() : set(), position);
+          EXPECT_EQ(s->write_fault, 0);
+        }
+        const float limit = codec.dtype == Dtype::kF16    ? 65504.0f
+                            : codec.dtype == Dtype::kBF16 ? 0x1.fep127f
+                                                          : 0x1.fffffep127f;
+        for (int h = 0; h < 2; h++) {
+          for (int p = 0; p < 130; p++) {
+            for (int plane = 0; plane < 2; plane++) {
+              for (int i = 0; i < d; i++) {
+                const float want = a.stored(h, p, plane, i), got = b.stored(h, p, plane, i);
+                ASSERT_EQ(float_bits(want), float_bits(got)) << codec.name << " d " << d << " position " << p;
+                const float x = (plane ? a.values : a.keys)[(size_t(p) * 2 + h) * d + i];
+                const float clamped = x > limit ? limit : x < -limit ? -limit : x;
+                const float rounded = codec.dtype == Dtype::kF16    ? f16_to_f32(f32_to_f16(clamped))
+                                      : codec.dtype == Dtype::kBF16 ? bf16_to_f32(f32_to_bf16(clamped))
+                                                                    : clamped;
+                ASSERT_EQ(float_bits(rounded), float_bits(want)) << codec.name << " " << x;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Attention, kv_write_stores_zero_for_nan_and_infinity_and_faults) {
+  for (const KvCodec& codec : kv_codecs()) {
+    for (float bad : {kNan, -kNan, kInf, -kInf}) {
+      for (int at : {0, 15, 23}) {
+        for (int plane = 0; plane < 2; plane++) {
+          Sequence s({70, 1, 1, 1, 24, 0}, codec, set(), 4);
+          (plane ? s.values : s.keys)[size_t(66) * 24 + at] = bad;
+          s.write(set(), 66);
+          EXPECT_EQ(s.write_fault, 1);
+          EXPECT_EQ(float_bits(s.stored(0, 66, plane, at)), 0u);
+          EXPECT_EQ(s.stored(0, 66, 1 - plane, at) == 0, false);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace invar
