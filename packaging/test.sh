@@ -15,12 +15,14 @@ Exit code 0 only if everything that was asked for ran and passed.
 T
 }
 
-# Sums of a ctest run, from its log: test cases of the gtest programs, and one for each other test.
+# Sums of a ctest run, from its log: the cases of gtest programs and of scripts that print "N passed, N failed", and one
+# for each other test.
 summarize() { # LOG
   awk '
     /^[0-9]+\/[0-9]+ Test(ing)?: / { name = $NF; cases = 0 }
     /^\[  PASSED  \] [0-9]+ tests?\./ { passed += $4; cases += $4 }
     /^\[  FAILED  \] [0-9]+ tests?, listed below:/ { failed += $4; cases += $4 }
+    /^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3; cases += $1 + $3 }
     /^\[  SKIPPED \] [0-9]+ tests?, listed below:/ { skipped += $4 }
     /^Test Passed\.$/ { if (cases == 0) passed++ }
     /^Test Failed\.$/ || /^Test (time|Timeout)/ && /timeout/ { if (cases == 0) failed++ }
