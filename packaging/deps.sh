@@ -9,7 +9,8 @@ fail() {
 
 is_installed() { # every package of "$*"
   local want=$# have
-  have=$(dpkg-query -W -f='${db:Status-Status}\n' "$@" 2>/dev/null | grep -c '^installed$' || :)
+  # A package can be there for two architectures: count names.
+  have=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "$@" 2>/dev/null | sort -u | grep -c ' installed$' || :)
   ((have == want))
 }
 
