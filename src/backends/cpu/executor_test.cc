@@ -259,6 +259,54 @@ TEST(Executor, a_row_with_nan_fails_alone) {
   expect_equal_to_interpreter(model, prompts, 1);
 }
 
+TEST(Executor, infinite_logits_are_a_fault) {
+  Rng rng(8);
+  const test::Shape shape{.layers = 1,
+                          .hidden = 32,
+                          .heads = 2,
+                          .kv_heads = 1,
+                          .head_dim = 16,
+                          .rope_dim = 16,
+                          .ffn = 32,
+                          .vocab = 50,
+                          .tied = false};
+  Model model = test::make_model(shape, rng, &kv_codecs()[0]);
+  const auto head = std::find_if(model.graph.weights.begin(), model.graph.weights.end(),
+                                 [](const Weight& w) { return w.name == "head"; });
+  PackedMatrix& matrix = model.weights.matrices[size_t(head - model.graph.weights.begin())];
+  matrix.form = find_packed_form("f32");
+  Buffer& bytes = model.bytes.emplace_back(matrix.bytes());
+  matrix.data = bytes.data();
+  for (int64_t k = 0; k < matrix.cols; k++)
+    bytes.as<float>()[k * kTileRows + 5] = 3e38f;
+  const std::vector<Prompt> prompts = make_prompts(model, {12, 5}, rng);
+  EXPECT_EQ(prompts[0].expected[0].fault, 1);
+  expect_equal_to_interpreter(model, prompts, 1);
+}
+
+// x is overwritten by the second add although the first reader in the list runs late, behind two linear
+// layers.
+TEST(Executor, a_residual_waits_for_slower_readers) {
+  GraphBuilder b;
+  const WeightId table = b.matrix("embed", 40, 32);
+  const ValueId x = b.embed("embed", table);
+  const ValueId n = b.rms_norm("norm", x, b.vector("norm", 32), 1e-5f);
+  const ValueId deep =
+      b.linear("deep", b.linear("first", n, b.matrix("first", 32, 32)), b.matrix("deep", 32, 32));
+  const ValueId late = b.gated_silu("late", deep, x);
+  const ValueId y = b.add("add", x, b.linear("second", n, b.matrix("second", 32, 32)));
+  const ValueId logits = b.linear(
+      "head",
+      b.select_logit_rows("select", b.rms_norm("norm2", b.add("sum", y, late), b.vector("norm", 32), 1e-5f)),
+      table);
+  Model model;
+  model.graph = std::move(b).finish(logits, 40).value();
+  model.codec = &kv_codecs()[0];
+  Rng rng(9);
+  test::make_weights(rng, model);
+  expect_equal_to_interpreter(model, make_prompts(model, {12, 5}, rng), 1);
+}
+
 TEST(Executor, runs_steps_without_logit_rows_and_empty_steps) {
   const Model model = test::random_model(2);
   auto backend = make_cpu_backend({.threads = 2}).value();
