@@ -15,7 +15,9 @@ struct Verdict {
     kStopBefore,   // the sequence ends, this token is not part of the answer
   };
   Action action = Action::kContinue;
-  std::span<const int32_t> forced;  // tokens that follow without being sampled; valid until the next call
+  // Tokens that follow without being sampled; valid until the next call. Each of them is accept()ed in its turn;
+  // what those calls force is heeded once the last token forced here was accepted.
+  std::span<const int32_t> forced;
 };
 
 class Guard {
@@ -23,7 +25,7 @@ class Guard {
   virtual ~Guard() = default;
   // Fills a bit per token id (bit i of words[i / 32]): 1 = allowed. False: everything is allowed, words untouched.
   virtual bool mask(std::span<uint32_t> words) = 0;
-  // Called once for each token the sequence takes, in order.
+  // Called once for each token the sequence takes, in order; stop ids of the request end it before this is asked.
   virtual Verdict accept(int32_t token) = 0;
   // A copy in the same state, for a fork of its sequence.
   virtual std::unique_ptr<Guard> clone() const = 0;

@@ -6,26 +6,27 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/status.h"
+#include "sampling/logprobs.h"
 
 namespace invar {
 
-enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
-
-struct TokenLogprob {
-  int32_t token;
-  float logprob;  // natural log, of the raw distribution
+enum class FinishReason : uint8_t {
+  kNone,
+  kStop,       // a stop id or the guard
+  kLength,     // max_tokens or the context is reached
+  kCancelled,
+  kError,
 };
 
 struct TokenEvent {
   std::optional<int32_t> token;            // absent in a closing event without a token
-  float logprob = 0;                       // set when asked for
-  std::vector<TokenLogprob> alternatives;  // most likely first
+  float logprob = 0;                       // set when asked for; 0 for a token that a guard forced
+  std::vector<TokenLogprob> alternatives;  // most likely first; none for a forced token
   FinishReason finish = FinishReason::kNone;
   Status error;                            // with kError
 };

@@ -1,0 +1,114 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace invar {
+
+Scheduler::Scheduler(const SchedulerLimits& limits, const PagePool* pool, std::span<const KvPlacement> placements)
+    : limits_(limits), pool_(pool), placements_(placements) {
+  CHECK(limits.max_running >= 1 && limits.max_running <= limits.max_step_tokens &&
+        limits.max_running <= limits.max_logit_rows);
+}
+
+const Plan& Scheduler::plan() {
+  plan_.rows.clear();
+  plan_.cut_prompts = plan_.preempted = 0;
+  tokens_left_ = limits_.max_step_tokens;
+  logits_left_ = limits_.max_logit_rows;
+  admit();
+  // Preemption takes from the young end, so what is before i stays where it is.
+  for (size_t i = 0; i < running_.size(); ++i)
+    if (running_[i]->pending() == 1) give(*running_[i], 1);
+  const int32_t share = fair_share();
+  for (size_t i = 0; i < running_.size(); ++i)
+    if (running_[i]->pending() > 1) give(*running_[i], std::min(running_[i]->pending(), share));
+  for (const Row& row : plan_.rows)
+    plan_.cut_prompts += int32_t(row.tokens.size()) < row.sequence->pending();
+  return plan_;
+}
+
+void Scheduler::admit() {
+  while (!waiting_.empty() && int32_t(running_.size()) < limits_.max_running && fits_now(*waiting_.front())) {
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+// Whether the pages that running sequences still need for their known tokens leave enough for this one's.
+bool Scheduler::fits_now(const Sequence& sequence) const {
+  if (running_.empty()) return true;
+  for (size_t g = 0; g < placements_.size(); ++g) {
+    int64_t needed = placements_[g].peak_pages(sequence.length() + 1, limits_.max_step_tokens);
+    for (const auto& other : running_) {
+      const int32_t peak = placements_[g].peak_pages(other->length() + 1, limits_.max_step_tokens);
+      needed += std::max(0, peak - other->cache().pages(int32_t(g)));
+    }
+    if (needed > pool_->available(int32_t(g))) return false;
+  }
+  return true;
+}
+
+// The highest number of tokens that every prompt can have at once; short prompts leave theirs to long ones. Not below
+// a page, so that many prompts finish one after the other instead of all at the end.
+int32_t Scheduler::fair_share() const {
+  const int32_t chunk = limits_.prefill_chunk > 0 ? limits_.prefill_chunk : limits_.max_step_tokens;
+  wants_.clear();
+  for (const auto& sequence : running_)
+    if (sequence->pending() > 1) wants_.push_back(std::min(sequence->pending(), chunk));
+  std::sort(wants_.begin(), wants_.end());
+  int32_t left = tokens_left_, share = chunk;
+  for (size_t i = 0; i < wants_.size(); ++i) {
+    const int32_t level = left / int32_t(wants_.size() - i);
+    if (wants_[i] > level) {
+      share = std::max(level, kPageTokens);
+      break;
+    }
+    left -= wants_[i];
+  }
+  return std::min(share, chunk);
+}
+
+// A row of up to `tokens` tokens, fewer where the budgets end, none where there are no pages.
+void Scheduler::give(Sequence& sequence, int32_t tokens) {
+  int32_t n = std::min(tokens, tokens_left_);
+  while (n > 0 && sequence.logits_wanted(n) > logits_left_)
+    --n;
+  if (n == 0 || !reserve(sequence, n)) return;
+  const int32_t logits = sequence.logits_wanted(n);
+  plan_.rows.push_back({&sequence, &sequence.cache(), sequence.next_tokens(n), sequence.cache().length(), logits});
+  tokens_left_ -= n;
+  logits_left_ -= logits;
+}
+
+bool Scheduler::reserve(Sequence& sequence, int32_t tokens) {
+  while (!sequence.cache().reserve(tokens)) {
+    if (running_.back().get() == &sequence) return false;  // nobody younger: it sits this step out
+    preempt_youngest();
+  }
+  return true;
+}
+
+void Scheduler::preempt_youngest() {
+  Sequence* victim = running_.back().get();
+  const auto row = std::find_if(plan_.rows.begin(), plan_.rows.end(), [&](const Row& r) { return r.sequence == victim; });
+  if (row != plan_.rows.end()) {
+    tokens_left_ += int32_t(row->tokens.size());
+    logits_left_ += row->logits;
+    plan_.rows.erase(row);
+  }
+  victim->cache().clear();
+  waiting_.push_front(std::move(running_.back()));
+  running_.pop_back();
+  ++plan_.preempted;
+}
+
+void Scheduler::retire() {
+  const auto finished = [](const std::unique_ptr<Sequence>& s) { return s->finished(); };
+  std::erase_if(running_, finished);
+  std::erase_if(waiting_, finished);
+}
+
+}  // namespace invar

@@ -1,0 +1,15 @@
+// Logit bias: adds to single tokens, in the order given; -infinity excludes.
+#include "sampling/processors.h"
+
+namespace invar {
+
+bool bias_active(const ProcessorInput& in) { return !in.params.logit_bias.empty(); }
+
+void bias_apply(const ProcessorInput& in, Candidates& candidates) {
+  for (const auto& [token, bias] : in.params.logit_bias) {
+    float& x = candidates.x[token];
+    if (x != kExcluded) x = bias == kExcluded ? kExcluded : bounded(x + bias);
+  }
+}
+
+}  // namespace invar

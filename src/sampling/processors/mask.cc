@@ -1,0 +1,13 @@
+// Excludes what the guard does not allow.
+#include "sampling/processors.h"
+
+namespace invar {
+
+bool mask_active(const ProcessorInput& in) { return !in.mask.empty(); }
+
+void mask_apply(const ProcessorInput& in, Candidates& candidates) {
+  for (size_t token = 0; token < candidates.x.size(); ++token)
+    if ((in.mask[token / 32] >> (token % 32) & 1) == 0) candidates.x[token] = kExcluded;
+}
+
+}  // namespace invar

@@ -1,0 +1,15 @@
+// Presence penalty: subtracts once from every token that was generated.
+#include "sampling/processors.h"
+
+namespace invar {
+
+bool presence_active(const ProcessorInput& in) { return in.params.presence_penalty != 0.0f; }
+
+void presence_apply(const ProcessorInput& in, Candidates& candidates) {
+  for (const TokenCounts::Entry& entry : in.counts.entries()) {
+    float& x = candidates.x[entry.token];
+    if (entry.generated > 0 && x != kExcluded) x = bounded(x - in.params.presence_penalty);
+  }
+}
+
+}  // namespace invar

@@ -1,0 +1,3 @@
+#define INVAR_ROW_MATH kRowMathPortable
+#define INVAR_ROW_MATH_NAME "portable"
+#include "sampling/row_math-inl.h"

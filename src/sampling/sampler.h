@@ -1,0 +1,49 @@
+#pragma once
+// Sampler: from a row of logits to a token. Stateless: what it keeps is scratch. One per engine, engine thread only.
+// The chain: mask, penalties, bias, temperature, filters (processors.cc), then the argmax of x + Gumbel noise.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "sampling/logprobs.h"
+#include "sampling/noise.h"
+#include "sampling/params.h"
+#include "sampling/token_counts.h"
+
+namespace invar {
+
+struct SampleInput {
+  std::span<const float> logits;   // [vocab], as the model gave them
+  const SamplingParams& params;
+  const TokenCounts& counts;       // read by penalties only
+  std::span<const uint32_t> mask;  // from a guard: a bit per token id, 1 = allowed; empty = all allowed
+  int32_t position;                // absolute, of the token being chosen
+};
+
+struct Choice {
+  int32_t token = -1;
+  float logprob = 0;                       // raw; set when params.logprobs >= 0
+  std::vector<TokenLogprob> alternatives;  // params.logprobs of them
+};
+
+class Sampler {
+ public:
+  // kInternal when a logit is NaN or infinite; kInvalidArgument when nothing is allowed.
+  Result<Choice> choose(const SampleInput& in);
+  // The logits as the chain leaves them, -infinity where excluded; valid until the next call.
+  std::span<const float> process(const SampleInput& in);
+
+ private:
+  std::vector<float> x_, weights_;
+  std::vector<int32_t> order_;
+  RawLogprobs logprobs_;
+};
+
+// The lowest index of the highest value.
+int32_t argmax(std::span<const float> x);
+// The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. x has a finite element.
+int32_t gumbel_argmax(std::span<const float> x, const NoiseKey& key);
+
+}  // namespace invar
