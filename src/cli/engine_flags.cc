@@ -30,7 +30,7 @@ void EngineFlags::declare(Flags& flags) {
                "instruction set; all give the same bits (default: the best; also INVAR_ISA)");
   flags.choice("--kv", &options.kv, codecs, "type of cached keys and values (default: f16)");
   flags.bytes("--memory", &options.memory_bytes, "bound of the key-value pool, such as 2GiB");
-  flags.integer("--ctx", &options.context, "positions per sequence (default: what the model was trained for)",
+  flags.integer("--ctx,--context", &options.context, "positions per sequence (default: what the model was trained for)",
                 1);
   flags.integer("--prefill-chunk", &options.prefill_chunk,
                 "prompt tokens per sequence and step; never changes answers", 1);

@@ -1,0 +1,214 @@
+#!/usr/bin/env bash
+# End-to-end tests of the program: real files, real processes, exit codes and messages.
+# usage: test/cli_test.sh INVAR MODEL ORACLES
+#   INVAR    the program
+#   MODEL    SmolLM2-135M-Instruct.Q4_1.gguf
+#   ORACLES  test/data/oracles
+set -uo pipefail
+
+invar=$(realpath "$1") model=$2 oracles=$3
+for f in "$invar" "$model" "$oracles/gguf/lossless/llama-untied.gguf"; do
+  [ -e "$f" ] || { echo "cli_test: $f is missing; the start script fetches the default model: ./invar test"; exit 1; }
+done
+model=$(realpath "$model") oracles=$(realpath "$oracles")
+tiny=$oracles/gguf/lossless/llama-untied.gguf
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache HOME=$work/home
+unset INVAR_ISA
+mkdir -p "$XDG_CACHE_HOME/invar/models" "$HOME"
+ln -s "$model" "$XDG_CACHE_HOME/invar/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+passed=0 failed=0
+ok() { passed=$((passed + 1)); }
+bad() { failed=$((failed + 1)); echo "FAILED: $1"; sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -12; }
+check() { if "${@:2}"; then ok; else bad "$1"; fi; }
+
+# run NAME CODE COMMAND...: output in $work/out and $work/err, standard input empty unless redirected by the caller.
+run() {
+  local name=$1 want=$2 got=0
+  shift 2
+  timeout 300 "$@" >"$work/out" 2>"$work/err" || got=$?
+  if [ "$got" = "$want" ]; then ok; else bad "$name: exit code $got instead of $want"; fi
+}
+out_has() { check "$1: output lacks '$2'" grep -qF -- "$2" "$work/out"; }
+err_has() { check "$1: message lacks '$2'" grep -qF -- "$2" "$work/err"; }
+# refused NAME CODE TEXT COMMAND...: ends with the code and one short message that holds the text.
+refused() {
+  local name=$1 code=$2 text=$3
+  shift 3
+  run "$name" "$code" "$@"
+  err_has "$name" "$text"
+  check "$name: not one message" [ "$(wc -l <"$work/err")" = 1 ]
+  check "$name: long message" [ "$(wc -c <"$work/err")" -le 600 ]
+}
+
+# ---- answers
+
+run "capital of France" 0 "$invar" run --raw --temp 0 -n 16 "The capital of France is" </dev/null
+out_has "capital of France" Paris
+cp "$work/out" "$work/paris"
+run "chat" 0 "$invar" run --temp 0 -n 48 "The capital of France is" </dev/null
+out_has "chat" Paris
+run "piped prompt" 0 "$invar" run --raw --temp 0 -n 16 < <(echo "The capital of France is")
+check "piped prompt differs" cmp -s "$work/out" "$work/paris"
+run "prompt and pipe" 0 "$invar" run --temp 0 -n 8 "Repeat:" < <(echo "apple")
+check "prompt and pipe: no answer" [ -s "$work/out" ]
+
+for settings in "--threads 1" "--isa scalar" "--prefill-chunk 1" "--max-batch 1"; do
+  # shellcheck disable=SC2086
+  run "same text with $settings" 0 "$invar" run --raw --temp 0 -n 16 $settings "The capital of France is" </dev/null
+  check "text changed by $settings" cmp -s "$work/out" "$work/paris"
+done
+INVAR_ISA=scalar run "same text with INVAR_ISA" 0 "$invar" run --raw --temp 0 -n 16 -v --stats "The capital of France is" </dev/null
+check "text changed by INVAR_ISA" cmp -s "$work/out" "$work/paris"
+err_has "INVAR_ISA" scalar
+
+printf '%s\n' "Name a fruit." "Write one line about the sea, with an emoji." "What is 2+3?" >"$work/prompts"
+run "several prompts" 0 "$invar" run --file "$work/prompts" --temp 0.8 --seed 5 -n 24 </dev/null
+cp "$work/out" "$work/batch"
+check "several prompts: headers" [ "$(grep -c '^==> prompt [123] <==$' "$work/batch")" = 3 ]
+check "several prompts: not UTF-8" iconv -f UTF-8 -t UTF-16 -o /dev/null "$work/batch"
+{
+  i=0
+  while read -r line; do
+    i=$((i + 1))
+    [ $i = 1 ] || echo
+    echo "==> prompt $i <=="
+    "$invar" run --temp 0.8 --seed 5 -n 24 "$line" </dev/null
+  done <"$work/prompts"
+} >"$work/single" 2>/dev/null
+check "a batch differs from one by one" cmp -s "$work/batch" "$work/single"
+printf '{"prompt": "Name a fruit."}\n{"prompt": "What is 2+3?"}\n' >"$work/prompts.jsonl"
+run "JSON lines" 0 "$invar" run --file "$work/prompts.jsonl" --temp 0 -n 4 </dev/null
+out_has "JSON lines" "==> prompt 2 <=="
+
+run "log probabilities" 0 "$invar" run --raw --temp 0 -n 3 --logprobs 2 "The capital of France is" </dev/null
+check "log probabilities: lines" [ "$(grep -c 'alternatives:' "$work/out")" = 3 ]
+run "system message" 0 "$invar" run --system "Answer in French." --temp 0 -n 4 hello </dev/null
+run "seed is shown" 0 "$invar" run -v -n 2 hello </dev/null
+err_has "seed is shown" "seed "
+
+# ---- memory: packed weights, 64 MB and the pool; while packing (a fresh cache) and after
+mib() { sed -n "s/.*$1 \([0-9.]*\) MiB.*/\1/p" "$work/err" | head -1; }
+for state in fresh warm; do
+  [ $state = warm ] || rm -rf "$XDG_CACHE_HOME/invar/packed"
+  run "memory, $state cache" 0 "$invar" run --stats --memory 32MiB --ctx 512 --temp 0 -n 16 "Why is the sky blue?" </dev/null
+  peak=$(mib "peak resident") packed=$(mib "packed weights")
+  check "memory, $state cache: peak $peak MiB, packed $packed MiB" \
+    awk -v peak="$peak" -v packed="$packed" 'BEGIN { exit !(peak > 10 && packed > 10 && peak - 32 <= packed + 64) }'
+done
+
+# ---- Ctrl-C
+"$invar" run --ignore-eos -n 5000 --temp 0 "Tell me a long story." >"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+for _ in $(seq 600); do [ -s "$work/out" ] && break; sleep 0.1; done
+kill -INT $pid
+start=$SECONDS
+wait $pid
+code=$?
+check "Ctrl-C: exit code $code" [ $code = 130 ]
+check "Ctrl-C: took long" [ $((SECONDS - start)) -le 5 ]
+check "Ctrl-C: what was printed is lost" [ -s "$work/out" ]
+check "Ctrl-C: ends in the middle of a line" [ -z "$(tail -c 1 "$work/out")" ]
+
+# ---- inspect, tokenize, logits, bench, help
+run "inspect" 0 "$invar" inspect "$model" --tensors
+out_has "inspect" "verdict    runs"
+out_has "inspect" "Q4_1"
+run "inspect a folder" 0 "$invar" inspect "$oracles/models/qwen2-bias" --json
+out_has "inspect a folder" '"runs":true'
+run "inspect what does not run" 0 "$invar" inspect "$oracles/models/qwen2-swa"
+out_has "inspect what does not run" "does not run"
+out_has "inspect what does not run" sliding_window
+
+run "tokenize" 0 "$invar" tokenize --ids "Hello <|im_end|>"
+ids=$(cat "$work/out")
+check "special text is one token" grep -q ', 2\]' "$work/out"
+run "decode" 0 "$invar" tokenize --decode "$ids"
+check "decode gives the text back" [ "$(cat "$work/out")" = "Hello <|im_end|>" ]
+run "plain special text" 0 "$invar" tokenize --ids --no-special "Hello <|im_end|>"
+check "plain special text is no special token" [ "$(cat "$work/out")" != "$ids" ]
+
+echo '[1, 2, 3, 473, 4, 5]' >"$work/ids.json"
+for isa in scalar avx2; do
+  if [ $isa = avx2 ] && ! grep -qw avx2 /proc/cpuinfo; then echo "NOT RUN: this CPU lacks the instruction set avx2"; continue; fi
+  run "logits, $isa" 0 "$invar" logits --model "$tiny" --tokens "$work/ids.json" --kv f32 --isa $isa --out "$work/$isa.npy"
+  check "logits, $isa: size" [ $(($(stat -c %s "$work/$isa.npy") % 64)) = $((6 * 480 * 4 % 64)) ]
+  check "logits, $isa: differ from scalar" cmp -s "$work/scalar.npy" "$work/$isa.npy"
+done
+run "bench" 0 "$invar" bench --model "$tiny" --prompt 16 --decode 4 --reps 1 --json
+out_has "bench" '"median_tokens_per_s"'
+for verb in run inspect logits tokenize bench; do
+  run "$verb --help" 0 "$invar" $verb --help
+  out_has "$verb --help" Examples:
+done
+run "--help" 0 "$invar" --help
+run "--version" 0 "$invar" --version
+out_has "--version" "invar "
+
+# ---- bad input
+refused "unknown verb" 2 "did you mean run?" "$invar" rnu
+refused "unknown flag" 2 "did you mean --threads?" "$invar" run --thread 2 hello
+refused "bad value" 2 "--temp hot" "$invar" run --temp hot hello
+refused "unknown set" 2 "--isa avx3" "$invar" run --isa avx3 hello
+INVAR_ISA=avx3 refused "unknown set in INVAR_ISA" 1 "INVAR_ISA" "$invar" run hello </dev/null
+refused "no prompt" 1 "no prompt" "$invar" run </dev/null
+refused "missing prompt file" 1 "$work/none" "$invar" run --file "$work/none"
+refused "missing model" 1 "$work/none.gguf" "$invar" run --model "$work/none.gguf" hello </dev/null
+XDG_CACHE_HOME=$work/empty refused "missing default model" 1 "--model FILE" "$invar" run hello </dev/null
+
+head -c 4096 /dev/urandom >"$work/noise.gguf"
+refused "corrupt model" 1 noise.gguf "$invar" run --model "$work/noise.gguf" hello </dev/null
+refused "corrupt model, inspect" 1 noise.gguf "$invar" inspect "$work/noise.gguf"
+: >"$work/empty.gguf"
+refused "empty model" 1 empty.gguf "$invar" run --model "$work/empty.gguf" hello </dev/null
+for bytes in 3 20 1000 20000 200000; do
+  head -c $bytes "$tiny" >"$work/short.gguf"
+  refused "model cut to $bytes bytes" 1 short.gguf "$invar" run --model "$work/short.gguf" hello </dev/null
+done
+# Same-length replacements keep the offsets of the file.
+LC_ALL=C sed 's/llama/zebra/g' "$tiny" >"$work/zebra.gguf"
+refused "unknown architecture" 1 zebra "$invar" run --model "$work/zebra.gguf" hello </dev/null
+run "inspect an unknown architecture" 0 "$invar" inspect --tensors "$work/zebra.gguf"
+out_has "inspect an unknown architecture" "does not run"
+out_has "inspect an unknown architecture" "blk.0.attn_q.weight"
+LC_ALL=C sed 's/\(tokenizer.ggml.model.\{12\}\)gpt2/\1gptX/' "$tiny" >"$work/gptx.gguf"
+refused "unknown tokenizer" 1 gptX "$invar" run --model "$work/gptx.gguf" hello </dev/null
+# Type 22 (IQ2_S) for one tensor: 17 bytes of name, dimensions (4 + 2*8), then the type.
+cp "$tiny" "$work/type.gguf"
+at=$(LC_ALL=C grep -abo token_embd.weight "$tiny" | head -1 | cut -d: -f1)
+printf '\x63\x00\x00\x00' | dd of="$work/type.gguf" bs=1 seek=$((at + 37)) conv=notrunc status=none
+refused "unknown tensor type" 1 token_embd.weight "$invar" run --model "$work/type.gguf" hello </dev/null
+refused "sliding window" 1 sliding_window "$invar" run --model "$oracles/models/qwen2-swa" hello </dev/null
+mkdir "$work/folder"
+refused "folder without a model" 1 config.json "$invar" run --model "$work/folder" hello </dev/null
+
+refused "prompt longer than the context" 1 "16" "$invar" run --ctx 16 "one two three four five six seven eight nine ten" </dev/null
+refused "pool too small" 1 "memory" "$invar" run --memory 1KiB hello </dev/null
+echo '[1, 2, 999999]' >"$work/far.json"
+refused "id outside the vocabulary" 1 999999 "$invar" logits --model "$tiny" --tokens "$work/far.json" --out "$work/far.npy"
+echo 'nonsense' >"$work/far.json"
+refused "ids that are no JSON" 1 "not JSON" "$invar" logits --model "$tiny" --tokens "$work/far.json" --out "$work/far.npy"
+check "a failed run leaves no output" [ ! -e "$work/far.npy" ]
+refused "text that is not UTF-8" 1 "UTF-8" "$invar" run --raw $'caf\xe9' </dev/null
+refused "text that is not UTF-8, chat" 1 "UTF-8" "$invar" run $'caf\xe9' </dev/null
+
+# ---- no space: a limit on file sizes stands for a full disk
+(ulimit -f 4; refused "no space for logits" 1 "space" "$invar" logits --model "$tiny" --tokens "$work/ids.json" --out "$work/full.npy"; echo "$passed $failed" >"$work/counts")
+read -r passed failed <"$work/counts"
+check "no space: half a file is left" [ -z "$(ls "$work" | grep full.npy)" ]
+rm -rf "$XDG_CACHE_HOME/invar/packed"
+(ulimit -f 16; run "no space for packed weights" 0 "$invar" run --raw --temp 0 -n 16 "The capital of France is" </dev/null; echo "$passed $failed" >"$work/counts")
+read -r passed failed <"$work/counts"
+check "no space for packed weights: the text changed" cmp -s "$work/out" "$work/paris"
+check "no space for packed weights: no note" [ -s "$work/err" ]
+if [ -w /dev/full ]; then
+  timeout 60 "$invar" run --raw --temp 0 -n 4 hello </dev/null >/dev/full 2>"$work/err"
+  check "full standard output: exit code" [ $? = 1 ]
+  err_has "full standard output" "standard output"
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
