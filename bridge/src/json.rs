@@ -47,7 +47,7 @@ impl Json {
             Json::Float(f) => Value::from(f),
             Json::Str(s) => Value::from(s),
             Json::List(items) => items.into_iter().map(Json::into_value).collect(),
-            Json::Map(entries) => entries.into_iter().map(|(key, value)| (key, value.into_value())).collect(),
+            Json::Map(entries) => Value::from_pairs(entries.into_iter().map(|(key, value)| (key, value.into_value()))),
         }
     }
 }

@@ -5,12 +5,13 @@
 
 mod abi;
 mod decoder_table;
-mod generation_tag;
 mod gguf_vocab;
 mod json;
+mod limits;
 mod pre_tokenizers;
 mod python;
 mod render;
+mod rewrite;
 mod spm_merges;
 mod template;
 mod tokenizer;

@@ -1,10 +1,11 @@
 //! What templates expect from Python: `json.dumps`, the text of floats, `strftime`.
 
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use crate::limits;
+use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Error, ErrorKind, State};
 
-/// Bytes of JSON that cost one unit of fuel.
-const BYTES_PER_FUEL: u64 = 16;
+/// Bytes of JSON that cost one unit of fuel; each value costs one more.
+const BYTES_PER_FUEL: u64 = 64;
 const MAX_DEPTH: usize = 192;
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -12,7 +13,8 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 /// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`: json.dumps with those arguments.
-pub(crate) fn tojson(state: &State, value: &Value, rest: Rest<Value>) -> Result<Value, Error> {
+pub(crate) fn tojson(state: &State, value: &Value, rest: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let rest = rest.into_values();
     let mut positional: &[Value] = &rest;
     let mut named = None;
     if let Some((last, others)) = positional.split_last().filter(|(last, _)| last.is_kwargs()) {
@@ -82,11 +84,9 @@ impl JsonWriter<'_, '_, '_> {
             return Err(invalid("tojson: nesting too deep"));
         }
         // Paid as it grows, so that a value that is shared many times cannot blow up before the bill.
-        let grown = (self.out.len() - self.charged) as u64 / BYTES_PER_FUEL;
-        if grown > 0 {
-            self.state.consume_fuel(grown)?;
-            self.charged = self.out.len();
-        }
+        let grown = self.out.len() - self.charged;
+        self.charged = self.out.len();
+        self.state.consume_fuel(1 + grown as u64 / BYTES_PER_FUEL)?;
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
@@ -178,7 +178,7 @@ fn key_text(key: &Value) -> Result<String, Error> {
 }
 
 /// repr(float): the shortest digits that read back the same; an exponent below 1e-4 and from 1e16 on.
-fn float_text(value: f64) -> String {
+pub(crate) fn float_text(value: f64) -> String {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -192,6 +192,42 @@ fn float_text(value: f64) -> String {
     } else {
         plain + ".0"
     }
+}
+
+/// str(value) where the engine's own text of it differs: floats.
+pub(crate) fn text(value: &Value) -> Option<String> {
+    if value.kind() != ValueKind::Number || value.is_integer() {
+        return None;
+    }
+    let float = f64::try_from(value.clone()).ok()?;
+    float.is_finite().then(|| float_text(float))
+}
+
+/// The filter `string`.
+pub(crate) fn string(state: &State, value: &Value) -> Result<Value, Error> {
+    if value.kind() == ValueKind::String {
+        return Ok(value.clone());
+    }
+    limits::charge(state, value)?;
+    Ok(Value::from(text(value).unwrap_or_else(|| value.to_string())))
+}
+
+/// The filters `e` and `escape`, with the entities that Jinja writes.
+pub(crate) fn escape(state: &State, value: &Value) -> Result<String, Error> {
+    let text = string(state, value)?.to_string();
+    state.consume_fuel(text.len() as u64 / BYTES_PER_FUEL)?;
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\'' => out.push_str("&#39;"),
+            '"' => out.push_str("&#34;"),
+            c => out.push(c),
+        }
+    }
+    Ok(out)
 }
 
 fn write_string(text: &str, ascii: bool, out: &mut String) {

@@ -1,18 +1,20 @@
 //! A model's chat templates, compiled once, set up like the reference renderer's Jinja environment.
 
-use crate::generation_tag;
 use crate::json::Json;
 use crate::python;
 use crate::{input, Failure, Kind, Outcome};
+use crate::{limits, rewrite};
 use minijinja::value::{Kwargs, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 use std::cell::{Cell, RefCell};
 
 /// Templates live in model files, so all of this is bounded.
-const MAX_SOURCE_BYTES: usize = 1 << 20;
+const MAX_SOURCE_BYTES: usize = 256 << 10;
 const MAX_OUTPUT_BYTES: usize = 64 << 20;
 /// One unit per instruction or 64 bytes handled: a long chat costs some thousands, four million are about 0.2 s.
 const FUEL: u64 = 4_000_000;
+/// A source of that size could nest values two hundred thousand deep; this much stack still prints and frees them.
+const STACK_BYTES: usize = 256 << 20;
 /// A block costs one level, a macro call four.
 const RECURSION: usize = 200;
 
@@ -55,6 +57,16 @@ fn strftime_now(format: String) -> String {
     python::strftime(PROGRESS.with_borrow(|progress| progress.now), &format)
 }
 
+/// Methods of Python's strings, lists and dicts. They read their arguments whole, which the engine does not count.
+fn python_method(state: &mut State, value: &Value, method: &str, arguments: &[Value]) -> Result<Value, Error> {
+    for read in std::iter::once(value).chain(arguments) {
+        if let Some(text) = read.as_str() {
+            state.consume_fuel(text.len() as u64 / 16)?;
+        }
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
+}
+
 fn generation_block(state: &mut State, arguments: Kwargs) -> Result<String, Error> {
     let caller: Value = arguments.get("caller")?;
     let body = caller.call(state, &[])?.to_string();
@@ -77,13 +89,30 @@ impl Template {
         let syntax = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|e| Failure::new(Kind::Panic, e.to_string()))?);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_unknown_method_callback(python_method);
+        environment.set_formatter(|out, state, value| {
+            if limits::is_container(value) {
+                limits::charge(state, value)?;
+            } else if let Some(text) = python::text(value) {
+                return out.write_str(&text).map_err(Error::from);
+            }
+            minijinja::escape_formatter(out, state, value)
+        });
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(RECURSION);
+        environment.add_filter(limits::KEEP_FILTER, limits::keep);
         environment.add_filter("tojson", python::tojson);
+        environment.add_filter("string", python::string);
+        environment.add_filter("e", python::escape);
+        environment.add_filter("escape", python::escape);
+        environment.add_filter("wordcount", minijinja_contrib::filters::wordcount);
+        environment.add_filter("truncate", minijinja_contrib::filters::truncate);
+        environment.add_filter("striptags", minijinja_contrib::filters::striptags);
+        environment.add_filter("filesizeformat", minijinja_contrib::filters::filesizeformat);
+        environment.add_function("joiner", minijinja_contrib::globals::joiner);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
-        environment.add_function(generation_tag::FUNCTION, generation_block);
+        environment.add_function(rewrite::GENERATION_FUNCTION, generation_block);
         let (mut names, mut sources) = (Vec::new(), Vec::new());
         for (name, source) in templates {
             if source.len() > MAX_SOURCE_BYTES {
@@ -94,7 +123,7 @@ impl Template {
             if names.contains(&name) {
                 return input(format!("chat template '{name}' is there twice"));
             }
-            let compiled = environment.add_template_owned(name.clone(), generation_tag::rewrite(&source));
+            let compiled = environment.add_template_owned(name.clone(), rewrite::rewrite(&source));
             compiled.map_err(|e| Failure::new(Kind::Input, format!("chat template: {}", describe(&e))))?;
             names.push(name);
             sources.push(source);
@@ -127,6 +156,22 @@ impl Template {
 
     /// Renders; the second value counts the generation blocks seen. Each one's text lies between the two `marks`.
     pub fn render(
+        &self,
+        index: usize,
+        context: Value,
+        now: i64,
+        marks: Option<(char, char)>,
+    ) -> Outcome<(String, usize)> {
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("template".into()).stack_size(STACK_BYTES);
+            let thread = thread
+                .spawn_scoped(scope, move || self.render_here(index, context, now, marks))
+                .map_err(|e| Failure::new(Kind::Limit, format!("chat template: no thread to render on: {e}")))?;
+            thread.join().unwrap_or_else(|_| Err(Failure::new(Kind::Panic, "the template engine panicked")))
+        })
+    }
+
+    fn render_here(
         &self,
         index: usize,
         context: Value,
@@ -183,7 +228,14 @@ fn failure(error: &Error) -> Failure {
         cause = current.source();
     }
     let text = describe(error);
-    let kind = if text.contains("recursion limit exceeded") { Kind::Limit } else { Kind::Input };
+    let kind = if text.contains("recursion limit exceeded")
+        || text.contains("nested too deeply")
+        || text.contains("value too large")
+    {
+        Kind::Limit
+    } else {
+        Kind::Input
+    };
     Failure::new(kind, format!("chat template: {text}"))
 }
 

@@ -1,11 +1,15 @@
-//! The block tag `{% generation %} ... {% endgeneration %}`, which only the reference renderer of chat templates knows.
-//! It marks what the assistant said. Here it becomes a call block around a function of ours, which has the same scope
-//! rules; the renderer then sees where the blocks ended up.
+//! Two tags of a template's source are rewritten before the engine sees it.
+//!
+//! `{% generation %} ... {% endgeneration %}`, which only the reference renderer of chat templates knows, marks what the
+//! assistant said. It becomes a call block around a function of ours, which has the same scope rules; the renderer then
+//! sees where the blocks ended up. `{% set namespace.name = value %}` passes the value through a filter that bounds it.
+
+use crate::limits;
 
 /// The function that the rewritten tag calls.
-pub(crate) const FUNCTION: &str = "iv_generation_block";
+pub(crate) const GENERATION_FUNCTION: &str = "iv_generation_block";
 
-/// The source with line ends as Jinja reads them and the tag rewritten. Text outside tags, comments and raw blocks stays.
+/// The source with line ends as Jinja reads them and the two tags rewritten. Text outside tags, comments and raw blocks stays.
 pub(crate) fn rewrite(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len());
@@ -29,7 +33,7 @@ pub(crate) fn rewrite(source: &str) -> String {
         match name {
             "generation" => {
                 out.push_str(&tag[..place]);
-                out.push_str(&format!("call {FUNCTION}()"));
+                out.push_str(&format!("call {GENERATION_FUNCTION}()"));
                 out.push_str(&tag[place + name.len()..]);
             }
             "endgeneration" => {
@@ -37,6 +41,14 @@ pub(crate) fn rewrite(source: &str) -> String {
                 out.push_str("endcall");
                 out.push_str(&tag[place + name.len()..]);
             }
+            "" => match namespace_set(tag) {
+                Some(equals) => {
+                    let end = tag.len() - 2 - usize::from(tag.ends_with("-%}") || tag.ends_with("+%}"));
+                    let (target, expression) = (&tag[..equals + 1], &tag[equals + 1..end]);
+                    out.push_str(&format!("{target} ({expression}) | {} {}", limits::KEEP_FILTER, &tag[end..]));
+                }
+                None => out.push_str(tag),
+            },
             "raw" => {
                 let body = raw_end(rest);
                 out.push_str(tag);
@@ -86,6 +98,30 @@ fn tag_name(tag: &str) -> (&str, usize) {
     } else {
         ("", place)
     }
+}
+
+/// The place of '=' in `{% set name.attribute = expression %}`.
+fn namespace_set(tag: &str) -> Option<usize> {
+    let word = |text: &str| text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+    let blanks = |text: &str| text.len() - text.trim_start().len();
+    let mut at = 2 + usize::from(matches!(tag.as_bytes().get(2), Some(b'-' | b'+')));
+    at += blanks(&tag[at..]);
+    let after_set = tag[at..].strip_prefix("set")?;
+    at += 3 + blanks(after_set);
+    for separator in ['.', '='] {
+        let name = word(&tag[at..]);
+        at += name;
+        at += blanks(&tag[at..]);
+        if name == 0 || !tag[at..].starts_with(separator) || !tag.ends_with("%}") {
+            return None;
+        }
+        if separator == '=' {
+            return Some(at);
+        }
+        at += 1;
+        at += blanks(&tag[at..]);
+    }
+    None
 }
 
 /// Where the `{% endraw %}` tag starts.

@@ -1,0 +1,361 @@
+#include "text/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <thread>
+
+#include "text/detokenizer.h"
+#include "text/tokenizer_fixtures.h"
+
+namespace invar::text {
+namespace {
+
+// The file's tokenizer; the last one is kept, because building a large one takes seconds.
+std::shared_ptr<const Tokenizer> load(const std::string& name) {
+  static std::pair<std::string, std::shared_ptr<const Tokenizer>> last;
+  if (last.first == name) return last.second;
+  auto result = Tokenizer::from_json(cached_file(name + ".json"), "");
+  EXPECT_TRUE(result.ok()) << name << ": " << result.status().message();
+  if (!result.ok()) return nullptr;
+  last = {name, *result};
+  return *result;
+}
+
+std::shared_ptr<const Tokenizer> from(OwnedVocab& vocab) {
+  auto result = Tokenizer::from_gguf(vocab.view());
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? *result : nullptr;
+}
+
+bool is_utf8(std::string_view s) {
+  for (size_t i = 0; i < s.size();) {
+    const uint8_t c = s[i];
+    const size_t n = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    if (c >= 0x80 && c < 0xC2) return false;
+    if (i + n > s.size()) return false;
+    for (size_t k = 1; k < n; ++k) {
+      if ((s[i + k] & 0xC0) != 0x80) return false;
+    }
+    i += n;
+  }
+  return true;
+}
+
+// The stream after each token, and what finishing there would give.
+void expect_streams(const std::shared_ptr<const Tokenizer>& tokenizer, const OracleRow& row) {
+  Detokenizer stream(tokenizer, {.skip_control = false, .at_text_start = true});
+  std::string text;
+  for (size_t k = 0; k < row.ids.size(); ++k) {
+    stream.push(row.ids[k], text);
+    ASSERT_TRUE(is_utf8(text)) << row.text;
+    Detokenizer ends_here = stream;
+    std::string cut = text;
+    ends_here.finish(cut);
+    ASSERT_TRUE(is_utf8(cut)) << row.text;
+    // The library gives up a whole byte-fallback run when one byte of it is wrong; a stream has already shown
+    // the rest.
+    if (tokenizer->has_byte_fallback() && cut != text) continue;
+    const auto whole = tokenizer->reference_decode(std::span(row.ids).first(k + 1), false);
+    ASSERT_TRUE(whole.ok());
+    ASSERT_EQ(cut, *whole) << row.text << ", " << k + 1 << " tokens";
+  }
+  stream.finish(text);
+  EXPECT_EQ(text, row.decoded);
+}
+
+class TokenizerJson : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerJson, ids_decodes_and_streams_agree_with_the_oracle) {
+  const auto tokenizer = load(GetParam());
+  ASSERT_NE(tokenizer, nullptr);
+  const std::vector<OracleRow> rows = oracle_rows(GetParam());
+  expect_oracle_ids(*tokenizer, rows);
+  for (const OracleRow& row : rows) {
+    const auto decoded = tokenizer->reference_decode(row.ids, false);
+    ASSERT_TRUE(decoded.ok());
+    EXPECT_EQ(*decoded, row.decoded);
+    expect_streams(tokenizer, row);
+    if (HasFatalFailure()) return;
+  }
+  // Ids in no sensible order, with control tokens shown and hidden.
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 20; ++i)
+      ids.push_back(static_cast<int32_t>(random() % tokenizer->vocab_size()));
+    const bool skip = round % 2 == 0;
+    Detokenizer stream(tokenizer, {.skip_control = skip, .at_text_start = true});
+    std::string text;
+    for (const int32_t id : ids)
+      stream.push(id, text);
+    stream.finish(text);
+    const auto whole = tokenizer->reference_decode(ids, skip);
+    ASSERT_TRUE(whole.ok());
+    EXPECT_EQ(text, *whole) << round;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, TokenizerJson,
+                         testing::Values("llama3.1", "qwen3", "gpt-oss-o200k", "gemma3", "llama2-spm",
+                                         "deepseek-v4"));
+
+struct GgufCase {
+  const char* file;
+  const char* pre;
+};
+class TokenizerGguf : public testing::TestWithParam<GgufCase> {};
+
+TEST_P(TokenizerGguf, byte_level_vocabularies_give_the_oracle_ids) {
+  OwnedVocab vocab = byte_level_vocab(cached_file(std::string(GetParam().file) + ".json"), GetParam().pre);
+  const auto tokenizer = from(vocab);
+  ASSERT_NE(tokenizer, nullptr);
+  const std::vector<OracleRow> rows = oracle_rows(GetParam().file);
+  expect_oracle_ids(*tokenizer, rows);
+  for (const OracleRow& row : rows) {
+    expect_streams(tokenizer, row);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, TokenizerGguf,
+                         testing::Values(GgufCase{"llama3.1", "llama-bpe"}, GgufCase{"qwen3", "qwen2"},
+                                         GgufCase{"gpt-oss-o200k", "gpt-4o"},
+                                         GgufCase{"deepseek-v4", "deepseek-v3"}));
+
+TEST(TokenizerSpm, llama2_from_scores_gives_the_oracle_ids) {
+  OwnedVocab vocab = sentence_piece_vocab(cached_file("llama2-spm.json"));
+  vocab.vocab.bos = 1;
+  vocab.vocab.eos = 2;
+  const auto tokenizer = from(vocab);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_TRUE(tokenizer->add_bos());  // the default of this kind
+  EXPECT_EQ(tokenizer->strip_start(), 1);
+  const std::vector<OracleRow> rows = oracle_rows("llama2-spm");
+  expect_oracle_ids(*tokenizer, rows);
+  for (const OracleRow& row : rows) {
+    expect_streams(tokenizer, row);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(TokenizerSpm, gemma3_from_scores_gives_the_oracle_ids) {
+  OwnedVocab vocab = sentence_piece_vocab(cached_file("gemma3.json"));
+  vocab.vocab.add_space_prefix = false;
+  const auto tokenizer = from(vocab);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->strip_start(), 0);
+  // Two user-defined pieces of the file are runs of U+2581 itself; a GGUF file holds them as blanks, so text
+  // with a literal U+2581 comes out as other ids (and as the same text).
+  std::vector<OracleRow> rows = oracle_rows("gemma3");
+  const size_t literal =
+      std::erase_if(rows, [](const OracleRow& row) { return row.text.find("\u2581x") != std::string::npos; });
+  EXPECT_EQ(literal, 1u);
+  expect_oracle_ids(*tokenizer, rows);
+}
+
+// A vocabulary of a few pieces: "a", "b", "ab", "<0xE4>", "<0xB8>", "<0xAD>", blank, "<unk>", "<s>", "</s>",
+// "[x]".
+OwnedVocab small_spm() {
+  OwnedVocab v;
+  v.vocab.model = "llama";
+  v.tokens = {"<unk>", "<s>", "</s>", "<0xE4>", "<0xB8>", "<0xAD>", "\u2581", "a", "b", "ab", "[x]"};
+  v.types = {kUnknown, kControl, kControl, kByte,   kByte,       kByte,
+             kNormal,  kNormal,  kNormal,  kNormal, kUserDefined};
+  v.scores = {0, 0, 0, 0, 0, 0, -3, -2, -2, -1, 0};
+  v.vocab.bos = 1;
+  v.vocab.eos = 2;
+  return v;
+}
+
+std::string streamed(const std::shared_ptr<const Tokenizer>& tokenizer, std::vector<int32_t> ids,
+                     Detokenizer::Options options) {
+  Detokenizer stream(tokenizer, options);
+  std::string text;
+  for (const int32_t id : ids)
+    stream.push(id, text);
+  stream.finish(text);
+  return text;
+}
+
+TEST(Detokenizer, byte_runs_become_characters_or_one_mark_for_each_byte) {
+  OwnedVocab v = small_spm();
+  const auto t = from(v);
+  const Detokenizer::Options options{};
+  EXPECT_EQ(streamed(t, {3, 4, 5}, options), "中");
+  EXPECT_EQ(streamed(t, {3, 4, 7}, options), "\uFFFD\uFFFDa");
+  EXPECT_EQ(streamed(t, {3, 4}, options), "\uFFFD\uFFFD");
+  EXPECT_EQ(streamed(t, {5, 7}, options), "\uFFFDa");
+  Detokenizer stream(t, options);
+  std::string text;
+  stream.push(3, text);
+  stream.push(4, text);
+  EXPECT_EQ(text, "");   // never half a character
+  stream.push(1, text);  // a hidden control token does not end the run
+  stream.push(5, text);
+  EXPECT_EQ(text, "中");
+}
+
+TEST(Detokenizer, the_first_blank_belongs_to_the_start_of_a_text_only) {
+  OwnedVocab v = small_spm();
+  const auto t = from(v);
+  EXPECT_EQ(streamed(t, {6, 7, 6, 8}, {.at_text_start = true}), "a b");
+  EXPECT_EQ(streamed(t, {6, 6, 7}, {.at_text_start = true}), " a");
+  EXPECT_EQ(streamed(t, {6, 7}, {.at_text_start = false}), " a");
+  EXPECT_EQ(streamed(t, {1, 6, 7}, {.at_text_start = true}), "a");
+  EXPECT_EQ(streamed(t, {1, 6, 7}, {.skip_control = false, .at_text_start = true}), "<s> a");
+}
+
+TEST(Detokenizer, control_tokens_hide_and_user_defined_ones_do_not) {
+  OwnedVocab v = small_spm();
+  const auto t = from(v);
+  EXPECT_TRUE(t->is_control(1));
+  EXPECT_TRUE(t->is_control(0));
+  EXPECT_FALSE(t->is_control(10));
+  EXPECT_EQ(streamed(t, {1, 7, 10, 2}, {}), "a[x]");
+  EXPECT_EQ(streamed(t, {-1, 7, 999999}, {}), "a");  // ids of padding rows have no text
+}
+
+TEST(TokenizerSpm, flags_and_ids_follow_the_file) {
+  OwnedVocab v = small_spm();
+  auto t = from(v);
+  EXPECT_EQ(t->vocab_size(), 11);
+  EXPECT_EQ(t->prefix().size(), 1u);
+  EXPECT_FALSE(t->add_eos());
+  EXPECT_EQ(*t->encode("ab", Special::kParse), (std::vector<int32_t>{6, 9}));
+  EXPECT_EQ(*t->encode("<s>", Special::kParse), (std::vector<int32_t>{1}));
+  EXPECT_EQ(t->encode("<s>", Special::kPlain)->front(), 6);
+  v.vocab.add_bos = false;
+  v.vocab.add_eos = true;
+  v.vocab.add_space_prefix = false;
+  t = from(v);
+  EXPECT_FALSE(t->add_bos());
+  EXPECT_TRUE(t->add_eos());
+  EXPECT_EQ(*t->encode("ab", Special::kParse), (std::vector<int32_t>{9}));
+  ASSERT_EQ(t->stop_ids().size(), 1u);
+  EXPECT_EQ(t->stop_ids()[0], 2);
+  v.vocab.eot = 10;
+  EXPECT_EQ(from(v)->eot(), 10);
+}
+
+TEST(TokenizerSpm, equal_neighbours_merge_by_score_not_by_place) {
+  OwnedVocab v;
+  v.vocab.model = "llama";
+  v.vocab.add_space_prefix = false;
+  v.tokens = {"<unk>", "a", "b", "c", "ab", "bc"};
+  v.types = {kUnknown, kNormal, kNormal, kNormal, kNormal, kNormal};
+  v.scores = {0, -9, -9, -9, -2, -1};
+  EXPECT_EQ(*from(v)->encode("abc", Special::kParse), (std::vector<int32_t>{1, 5}));
+  v.scores = {0, -9, -9, -9, -1, -2};
+  EXPECT_EQ(*from(v)->encode("abc", Special::kParse), (std::vector<int32_t>{4, 3}));
+}
+
+TEST(TokenizerGguf, unknown_names_are_errors_that_name_them) {
+  OwnedVocab v;
+  v.vocab.model = "gpt2";
+  v.tokens = {"a"};
+  v.types = {kNormal};
+  for (const char* pre : {"", "default", "brand-new", "LLAMA-BPE"}) {
+    v.vocab.pre = pre;
+    const auto result = Tokenizer::from_gguf(v.view());
+    ASSERT_FALSE(result.ok()) << pre;
+    EXPECT_EQ(result.status().code(), Code::kUnsupported);
+    EXPECT_NE(result.status().message().find("tokenizer.ggml.pre"), std::string::npos);
+    EXPECT_NE(result.status().message().find(pre), std::string::npos);
+  }
+  v.vocab.model = "t5";
+  EXPECT_NE(Tokenizer::from_gguf(v.view()).status().message().find("'t5'"), std::string::npos);
+}
+
+TEST(TokenizerGguf, broken_vocabularies_are_named_errors) {
+  auto fails_with = [](OwnedVocab v, const std::string& part) {
+    const auto result = Tokenizer::from_gguf(v.view());
+    ASSERT_FALSE(result.ok()) << part;
+    EXPECT_NE(result.status().message().find(part), std::string::npos) << result.status().message();
+  };
+  OwnedVocab v = small_spm();
+  v.tokens[8] = "a";
+  fails_with(v, "'a' appears twice, as ids 7 and 8");
+  v = small_spm();
+  v.types.pop_back();
+  fails_with(v, "token_type has 10 entries for 11 tokens");
+  v = small_spm();
+  v.scores.clear();
+  fails_with(v, "scores has 0 entries");
+  v = small_spm();
+  v.scores[3] = std::numeric_limits<float>::quiet_NaN();
+  fails_with(v, "scores[3]");
+  v = small_spm();
+  v.tokens[7] = "\xff";
+  fails_with(v, "tokens[7]: not UTF-8");
+  v = small_spm();
+  v.vocab.bos = 11;
+  fails_with(v, "bos_token_id: id 11 is outside");
+  v.vocab.bos = 1;
+  v.vocab.eos = 4000000000u;
+  fails_with(v, "eos_token_id");
+  v = small_spm();
+  v.vocab.bos = std::nullopt;
+  v.vocab.add_bos = true;
+  fails_with(v, "add_bos_token is set");
+  v = small_spm();
+  v.tokens[9] = std::string(100000, 'a');
+  fails_with(v, "too long");
+  fails_with({}, "tokens is empty");
+  OwnedVocab b;
+  b.vocab.model = "gpt2";
+  b.vocab.pre = "gpt-2";
+  b.tokens = {"a", "b", "ab"};
+  b.types = {1, 1, 1};
+  for (const char* merge : {"ab", "a ", " b", ""}) {
+    b.merges = {"a b", merge};
+    fails_with(b, "merges[1]");
+  }
+  b.merges = {"a c"};
+  fails_with(b, "merges");
+}
+
+TEST(TokenizerJsonFile, broken_files_are_errors) {
+  for (const char* json : {"", "{}", "[]", R"({"model":{"type":"BPE","vocab":{},"merges":[]}})", "\xff"}) {
+    EXPECT_FALSE(Tokenizer::from_json(json, "").ok()) << json;
+  }
+}
+
+TEST(TokenizerJsonFile, config_names_bos_eos_and_overrides_the_flags) {
+  const std::string json = cached_file("llama2-spm.json");
+  const auto plain = *Tokenizer::from_json(json, "");
+  EXPECT_TRUE(plain->add_bos());  // what tokenizer.json itself does
+  EXPECT_EQ(plain->bos(), 1);
+  EXPECT_EQ(plain->eos(), kNoToken);
+  const auto set = *Tokenizer::from_json(
+      json, R"({"bos_token":"<s>","eos_token":{"content":"</s>"},"add_bos_token":false})");
+  EXPECT_FALSE(set->add_bos());
+  EXPECT_EQ(set->bos(), 1);
+  EXPECT_EQ(set->eos(), 2);
+  const auto unknown = Tokenizer::from_json(json, R"({"eos_token":"<nope>"})");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.status().message().find("'<nope>'"), std::string::npos);
+}
+
+TEST(Tokenizer, text_that_is_not_utf8_is_refused) {
+  OwnedVocab v = small_spm();
+  const auto result = from(v)->encode("a\xff", Special::kParse);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
+}
+
+TEST(Tokenizer, threads_share_one_tokenizer) {
+  const auto tokenizer = load("llama2-spm");
+  ASSERT_NE(tokenizer, nullptr);
+  const std::vector<OracleRow> rows = oracle_rows("llama2-spm");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] { expect_oracle_ids(*tokenizer, rows); });
+  }
+  for (auto& thread : threads)
+    thread.join();
+}
+
+}  // namespace
+}  // namespace invar::text
