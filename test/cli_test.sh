@@ -121,7 +121,7 @@ run "inspect a folder" 0 "$invar" inspect "$oracles/models/qwen2-bias" --json
 out_has "inspect a folder" '"runs":true'
 run "inspect what does not run" 0 "$invar" inspect "$oracles/models/qwen2-swa"
 out_has "inspect what does not run" "does not run"
-out_has "inspect what does not run" sliding_window
+out_has "inspect what does not run" sliding_attention
 
 run "tokenize" 0 "$invar" tokenize --ids "Hello <|im_end|>"
 ids=$(cat "$work/out")
@@ -181,7 +181,7 @@ cp "$tiny" "$work/type.gguf"
 at=$(LC_ALL=C grep -abo token_embd.weight "$tiny" | head -1 | cut -d: -f1)
 printf '\x63\x00\x00\x00' | dd of="$work/type.gguf" bs=1 seek=$((at + 37)) conv=notrunc status=none
 refused "unknown tensor type" 1 token_embd.weight "$invar" run --model "$work/type.gguf" hello </dev/null
-refused "sliding window" 1 sliding_window "$invar" run --model "$oracles/models/qwen2-swa" hello </dev/null
+refused "sliding window" 1 sliding_attention "$invar" run --model "$oracles/models/qwen2-swa" hello </dev/null
 mkdir "$work/folder"
 refused "folder without a model" 1 config.json "$invar" run --model "$work/folder" hello </dev/null
 

@@ -42,7 +42,8 @@ inline std::map<std::string, std::vector<float>> read_float_arrays(const std::st
   uint64_t header = 0;
   std::memcpy(&header, bytes.data(), 8);
   std::map<std::string, std::vector<float>> arrays;
-  for (const auto& [name, info] : boost::json::parse(bytes.substr(8, header)).as_object()) {
+  const boost::json::value directory = boost::json::parse(bytes.substr(8, header));
+  for (const auto& [name, info] : directory.as_object()) {
     if (name == "__metadata__" || info.at("dtype").as_string() != "F32") continue;
     const auto range = number_list<uint64_t>(info.at("data_offsets"));
     std::vector<float>& a = arrays[std::string(name)];

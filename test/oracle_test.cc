@@ -172,7 +172,7 @@ TEST(Refusal, an_active_sliding_window_is_refused_by_name) {
   const auto model = Model::load(oracle_path("models/qwen2-swa"), options);
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.status().code(), Code::kUnsupported);
-  EXPECT_NE(model.status().message().find("sliding_window"), std::string::npos) << model.status().message();
+  EXPECT_NE(model.status().message().find("sliding"), std::string::npos) << model.status().message();
 }
 
 }  // namespace
