@@ -72,10 +72,10 @@ Result<PoolPlan> plan_pool(const Graph& graph, const KvCodec& codec, int32_t tra
       options.memory_bytes > 0 ? options.memory_bytes : uint64_t(double(free_bytes) * kFreeMemoryShare);
   for (size_t g = 0; g < plan.classes.size(); ++g) {
     PagePool::SizeClass& c = plan.classes[g];
-    const int64_t all = int64_t(plan.placements[g].peak_pages(wanted, step)) * options.max_batch;
-    // Each group gets the share of the memory that a full-length sequence gives it.
-    const double share = double(all) / options.max_batch / double(std::max<uint64_t>(bytes_each, 1));
-    c.pages = int32_t(std::min<int64_t>({all, int64_t(double(limit) * share), INT32_MAX}));
+    // Each group gets the share of the memory that a sequence of full length gives it.
+    const int64_t peak = plan.placements[g].peak_pages(wanted, step), all = peak * options.max_batch;
+    const uint64_t affordable = bytes_each == 0 ? 0 : uint64_t((unsigned __int128)limit * uint64_t(peak) / bytes_each);
+    c.pages = int32_t(std::min({affordable, uint64_t(all), uint64_t{INT32_MAX}}));
   }
 
   plan.context = longest_context(plan, wanted, step);

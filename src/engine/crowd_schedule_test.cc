@@ -43,7 +43,7 @@ Case random_case(Random& random) {
   const int32_t length = random.pick({random.between(1, 10), random.between(60, 70), random.between(100, 300)});
   for (int32_t i = 0; i < length; ++i)
     c.prompt.push_back(random.between(0, kFakeVocab - 1));
-  c.max_tokens = random.pick({0, 1, random.between(2, 20), random.between(20, 90)});
+  c.max_tokens = random.pick({0, 1, random.between(2, 20), random.between(20, 90), random.between(70, 90)});
   c.sampling.temperature = random.pick({0.0f, 0.7f, 1.0f});
   c.sampling.seed = uint64_t(random.between(0, 1 << 20));
   c.sampling.top_k = random.pick({0, 0, 10});
@@ -52,6 +52,11 @@ Case random_case(Random& random) {
   c.sampling.frequency_penalty = random.pick({0.0f, 0.5f});
   c.ignore_eos = random.between(0, 1) == 0;
   c.all_prompt_logits = random.between(0, 3) == 0;
+  if (random.between(0, 2) == 0) {  // admitted with one page, wants four: what preemption is for
+    c.prompt.resize(size_t(std::min(length, 20)));
+    c.max_tokens = 200;
+    c.ignore_eos = true;
+  }
   return c;
 }
 
@@ -76,10 +81,10 @@ void expect_crowd_equals_alone(uint32_t seed, int32_t window, Seen* seen) {
   EngineOptions options;
   options.max_step_tokens = random.pick({1, 7, 64, 512});
   options.prefill_chunk = random.pick({0, 1, 5, 64});
-  options.max_batch = random.pick({1, 3, 16});
+  options.max_batch = random.pick({1, 3, 16, 16});
   options.max_logit_rows = random.pick({1, 4, 64});
-  // From a pool that one long sequence nearly fills to plenty. A page of either group has 4096 bytes.
-  options.memory_bytes = uint64_t(random.pick({24, 32, 64, 400})) * 4096;
+  // From a pool that one long sequence fills to plenty. A page of either group has 4096 bytes.
+  options.memory_bytes = uint64_t(random.pick({7, 9, 14, 200})) * (window > 0 ? 2 : 1) * 4096;
   TestEngine t(options, window, 400);
   ASSERT_GE(t.engine->context(), 391) << "longest case";
   std::vector<Answer> crowd(cases.size());
