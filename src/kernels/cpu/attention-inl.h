@@ -32,6 +32,8 @@ static constexpr int kLargestBlock = 8;  // of any set; sizes scratch
 
 struct FloatSource {
   const float* p;
+  template <int W>
+  __attribute__((always_inline)) void ask(int64_t) const {}
   __attribute__((always_inline)) Vf at(int64_t i) const { return load(p + i); }
 };
 
@@ -63,35 +65,51 @@ constexpr int tile_width(int queries, int limit) {
   return width;
 }
 
+// acc[i][w] += q(i) * v(w). The order keeps few operands beside the accumulators.
+template <int Q, int W, class Broadcast, class Load>
+INVAR_INLINE void outer_product(Vf (&acc)[Q][W], Broadcast q, Load v) {
+  if constexpr (W == 1) {
+    const Vf x = v(0);
+    for (int i = 0; i < Q; i++)
+      acc[i][0] = fma(q(i), x, acc[i][0]);
+  } else {
+    Vf x[Q];
+    for (int i = 0; i < Q; i++)
+      x[i] = q(i);
+    for (int w = 0; w < W; w++) {
+      const Vf y = v(w);
+      for (int i = 0; i < Q; i++)
+        acc[i][w] = fma(x[i], y, acc[i][w]);
+    }
+  }
+}
+
 // s [Q][64]: scores of positions [16*column, 16*(column+P)), scaled.
 template <int Q, int P, class Keys>
 INVAR_INLINE void score_tile(const BlockTask& t, Keys keys, int column, float* s) {
-  Vf chain[2][Q][P];
+  int64_t step = int64_t(column / P) * t.head_dim;
   for (int parity = 0; parity < 2; parity++) {
     Vf acc[Q][P];
     for (int i = 0; i < Q; i++) {
       for (int w = 0; w < P; w++)
         acc[i][w] = zero();
     }
-    for (int d = parity; d < t.head_dim; d += 2) {
-      Vf k[P];
-      for (int w = 0; w < P; w++)
-        k[w] = keys.at(int64_t(d) * kPageTokens + (column + w) * 16);
-      for (int i = 0; i < Q; i++) {
-        const Vf q = set1(t.q[d * Q + i]);
-        for (int w = 0; w < P; w++)
-          acc[i][w] = fma(q, k[w], acc[i][w]);
-      }
+    for (int d = parity; d < t.head_dim; d += 2, step++) {
+      keys.template ask<P>(step);
+      outer_product<Q, P>(
+          acc, [&](int i) __attribute__((always_inline)) { return set1(t.q[d * Q + i]); },
+          [&](int w) __attribute__((always_inline)) {
+            return keys.at(int64_t(d) * kPageTokens + (column + w) * 16);
+          });
     }
     for (int i = 0; i < Q; i++) {
-      for (int w = 0; w < P; w++)
-        chain[parity][i][w] = acc[i][w];
+      for (int w = 0; w < P; w++) {
+        float* at = s + i * kPageTokens + (column + w) * 16;
+        store(at, parity == 0 ? acc[i][w] : mul(add(load(at), acc[i][w]), set1(t.scale)));
+      }
     }
-  }
-  for (int i = 0; i < Q; i++) {
-    for (int w = 0; w < P; w++) {
-      store(s + i * kPageTokens + (column + w) * 16, mul(add(chain[0][i][w], chain[1][i][w]), set1(t.scale)));
-    }
+    // The even sums wait in memory: kept in registers they would push out the odd ones.
+    __asm__ volatile("" ::: "memory");
   }
 }
 
@@ -104,15 +122,13 @@ INVAR_INLINE void value_tile(const BlockTask& t, Values values, int dim, const f
       acc[i][w] = mul(load(t.state.o + i * t.state.stride + dim + w * 16), set1(c[i]));
     }
   }
+  const int64_t step = int64_t(dim / 16 / W) * kPageTokens;
   for (int j = t.first; j < t.last; j++) {
-    Vf v[W];
-    for (int w = 0; w < W; w++)
-      v[w] = values.at(int64_t(j) * t.value_stride + dim + w * 16);
-    for (int i = 0; i < Q; i++) {
-      const Vf weight = set1(p[i * kPageTokens + j]);
-      for (int w = 0; w < W; w++)
-        acc[i][w] = fma(weight, v[w], acc[i][w]);
-    }
+    values.template ask<W>(step + j);
+    outer_product<Q, W>(
+        acc, [&](int i) __attribute__((always_inline)) { return set1(p[i * kPageTokens + j]); },
+        [&](int w)
+            __attribute__((always_inline)) { return values.at(int64_t(j) * t.value_stride + dim + w * 16); });
   }
   for (int i = 0; i < Q; i++) {
     for (int w = 0; w < W; w++)
@@ -344,7 +360,9 @@ static void attend_part(const Rows& rows, int split) {
       if (t.first >= t.last) continue;
       if (straight) {
         t.value_stride = rows.head_dim;
-        attend_block_of(count, t, Codec::source(bytes + k_offset), Codec::source(bytes + v_offset));
+        const std::byte* next = (page + 1) * kPageTokens < end ? runs[page + 1 - base].page : bytes;
+        attend_block_of(count, t, Codec::source(bytes + k_offset, next + k_offset),
+                        Codec::source(bytes + v_offset, next + v_offset));
       } else {
         t.value_stride = rows.padded;
         attend_block_of(count, t, FloatSource{rows.keys}, FloatSource{rows.values});

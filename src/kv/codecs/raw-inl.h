@@ -39,9 +39,19 @@ struct RawCodec {
   // Elements of a plane as they lie there, 16 at a time.
   struct Source {
     const Element* p;
+    const Element* next;  // the same plane of the next page
     __attribute__((always_inline)) Vf at(int64_t i) const { return Raw::widen(p + i); }
+    // Called once per W loads: prefetches as much of the next page, in order of addresses. The loads
+    // themselves walk in strides that the hardware does not foresee.
+    template <int W>
+    __attribute__((always_inline)) void ask(int64_t step) const {
+      for (int i = 0; i < W * 16; i += 64 / int(sizeof(Element)))
+        __builtin_prefetch(next + step * W * 16 + i);
+    }
   };
-  INVAR_INLINE Source source(const std::byte* plane) { return {(const Element*)plane}; }
+  INVAR_INLINE Source source(const std::byte* plane, const std::byte* next_plane) {
+    return {(const Element*)plane, (const Element*)next_plane};
+  }
 
   // Narrows head_dim floats: saturating; NaN and infinity become +0 and set the return value.
   INVAR_INLINE bool narrow_head(const float* x, int head_dim, Element* out) {
