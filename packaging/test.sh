@@ -58,7 +58,7 @@ core_tests() {
 }
 
 # The unit tests of these folders; sanitized kernels run a shorter list of shapes (INVAR_TEST_REDUCED).
-asan_folders='base tensor format kv kernels sampling engine text graph models'
+asan_folders='base tensor format graph models kv kernels sampling engine text cli'
 tsan_folders='base engine'
 
 sanitized() { # PRESET FOLDER ...
@@ -87,10 +87,10 @@ sanitize_tests() {
 fuzz_tests() { # SECONDS
   prepare build sanitize
   local source name status=0 corpus targets=()
-  for source in "$ROOT"/test/fuzz/*.cc; do
+  for source in "$ROOT"/test/fuzz/*_fuzz.cc; do
     [[ -e $source ]] || fail "no fuzz targets in test/fuzz"
     name=${source##*/}
-    targets+=("fuzz_${name%.cc}")
+    targets+=("fuzz_${name%_fuzz.cc}")
   done
   [[ $CXX_COMPILER == clang* ]] || fail "fuzzing needs clang"
   build_preset fuzz "${targets[@]}" || return 1
