@@ -15,15 +15,12 @@
 namespace invar::INVAR_ISA {
 
 #define INVAR_UNROLL _Pragma("GCC unroll 16")
-// Keeps gcc from re-associating the 16-bit sums, which spills every product.
-#if defined(__clang__)
-#define INVAR_PIN(v)
-#else
+// Keeps compilers from re-associating the 16-bit sums and reordering the products, which would spill them
+// all.
 #define INVAR_PIN(v) asm("" : "+x"(v))
-#endif
 
 static constexpr int kMaxRows = 96, kRowStep = 6;
-static constexpr int kDirectRows = 3;         // up to here: straight from the planes
+static constexpr int kDirectRows = 12;        // up to here: straight from the planes
 static constexpr int kBlockGroups = 24;       // 768 columns unpacked at a time
 static constexpr int kPrefetchBytes = 16384;  // ahead in the weight stream
 
@@ -31,6 +28,9 @@ INVAR_MEMBER __m256i broadcast4(const void* p) {
   int32_t v;
   std::memcpy(&v, p, 4);
   return _mm256_set1_epi32(v);
+}
+INVAR_MEMBER __m256 broadcast_f32(const void* p) {
+  return _mm256_broadcast_ss(static_cast<const float*>(p));
 }
 INVAR_MEMBER void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes, _MM_HINT_T1);
@@ -112,9 +112,12 @@ template <class F>
 struct PackedSource {
   const uint8_t* tile;
   int64_t cols;
+  bool fetch;  // ahead in the stream
   GroupAddress at;
+  [[gnu::always_inline]] void find(int64_t g) { at = group_address<F>(tile, cols, g); }
   [[gnu::always_inline]] void seek(int64_t g) {
-    at = group_address<F>(tile, cols, g);
+    find(g);
+    if (!fetch) return;
     INVAR_UNROLL for (int i = 0; i < F::kBits; ++i) prefetch(at.planes + 64 * i);
     if (at.index == 0) {
       for (int i = 0; i < F::scale_area(8); i += 64)
@@ -139,9 +142,9 @@ struct UnpackedBlock {
   alignas(64) float floats_[kBlockGroups][F::kScales][Dot<F>::kFloats];
 
   [[gnu::always_inline]] void fill(const uint8_t* tile, int64_t cols, int64_t first, int groups) {
-    PackedSource<F> source{tile, cols, {}};
+    PackedSource<F> source{tile, cols, false, {}};
     for (int g = 0; g < groups; ++g) {
-      source.seek(first + g);
+      source.find(first + g);
       for (int p = 0; p < Dot<F>::kPlanes; ++p) {
         INVAR_UNROLL for (int q = 0; q < 8; ++q) {
           INVAR_UNROLL for (int h = 0; h < 2; ++h) {
@@ -163,11 +166,17 @@ template <class F>
 struct UnpackedSource {
   const UnpackedBlock<F>* block;
   int64_t first;
+  const uint8_t* ahead;  // the packed block after this one, fetched meanwhile; or nullptr
   const uint8_t* codes_;
   const float (*floats_)[Dot<F>::kFloats];
   [[gnu::always_inline]] void seek(int64_t g) {
     codes_ = block->codes_[g - first];
     floats_ = block->floats_[g - first];
+    if (ahead) {
+      constexpr int64_t kGroupBytes = F::record_size(8) / 8;
+      const char* p = reinterpret_cast<const char*>(ahead) + (g - first) * kGroupBytes;
+      INVAR_UNROLL for (int i = 0; i < kGroupBytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
+    }
   }
   [[gnu::always_inline]] __m256i codes(int plane, int q, int h) const {
     return _mm256_load_si256(reinterpret_cast<const __m256i*>(codes_ + plane * 512 + q * 64 + h * 32));
@@ -179,15 +188,20 @@ struct UnpackedSource {
 // Adds groups [begin, end) of kRows rows to acc. kHalves of the 16 channels at a time: as many as keep all
 // 16-bit sums in registers.
 template <class F, int kRows, class Source>
-static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols, const std::byte* rows,
-                     size_t stride, float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols,
+                                       const std::byte* rows, size_t stride, float (*acc)[kTileRows]) {
   using D = Dot<F>;
   constexpr int kHalves = D::kPlanes == 1 && D::kFlush == D::kQuads ? 2 : 1;
   const __m256i ones = _mm256_set1_epi16(1);
-  QuantRow x[kRows];
-  INVAR_UNROLL for (int r = 0; r < kRows; ++r) x[r] = quant_row(rows + r * stride, cols);
+  const std::byte* row[kRows];
+  INVAR_UNROLL for (int r = 0; r < kRows; ++r) row[r] = rows + r * stride;
   for (int64_t g = begin; g < end; ++g) {
     source.seek(g);
+    // Offsets of the group in a row's codes, scales, scaled sums and sums. Pinned: one base register per row,
+    // where compilers would keep one pointer per row and field.
+    int64_t at_codes = g * 32, at_scale = cols + g * 4, at_scaled = at_scale + cols / 8,
+            at_sums = at_scaled + cols / 8;
+    asm("" : "+r"(at_codes), "+r"(at_scale), "+r"(at_scaled), "+r"(at_sums));
     INVAR_UNROLL for (int h0 = 0; h0 < 2; h0 += kHalves) {
       INVAR_UNROLL for (int s = 0; s < F::kScales; ++s) {
         __m256i d[kRows][kHalves];
@@ -199,7 +213,7 @@ static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols, co
               INVAR_UNROLL for (int p = 0; p < D::kPlanes; ++p) w[h][p] = source.codes(p, q, h0 + h);
             }
             INVAR_UNROLL for (int r = 0; r < kRows; ++r) {
-              const __m256i xq = broadcast4(x[r].codes + g * 32 + q * 4);
+              const __m256i xq = broadcast4(row[r] + at_codes + q * 4);
               INVAR_UNROLL for (int h = 0; h < kHalves; ++h) {
                 INVAR_UNROLL for (int p = 0; p < D::kPlanes; ++p) {
                   const __m256i product = _mm256_maddubs_epi16(w[h][p], xq);
@@ -221,7 +235,7 @@ static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols, co
           }
         }
         INVAR_UNROLL for (int r = 0; r < kRows; ++r) {
-          const __m256 sa = _mm256_broadcast_ss(x[r].scales + g);
+          const __m256 sa = broadcast_f32(row[r] + at_scale);
           // 16-bit pairs of sums times minus the zero point; with two scales only the pair's own half counts.
           constexpr int kZp = -F::kZeroPoint;
           const int32_t zp = F::kScales == 1 ? int32_t(uint32_t(kZp & 0xFFFF) * 0x10001u)
@@ -230,12 +244,14 @@ static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols, co
           __m256i start;
           if (F::kZeroPoint) {
             start = _mm256_add_epi32(_mm256_set1_epi32(kMagicBits),
-                                     _mm256_madd_epi16(broadcast4(x[r].sums + 2 * g), _mm256_set1_epi32(zp)));
+                                     _mm256_madd_epi16(broadcast4(row[r] + at_sums), _mm256_set1_epi32(zp)));
           }
           __m256 scaled_sum;
-          if (F::kBias && F::kScales == 1) scaled_sum = _mm256_broadcast_ss(x[r].scaled_sums + g);
+          if (F::kBias && F::kScales == 1) scaled_sum = broadcast_f32(row[r] + at_scaled);
           if (F::kBias && F::kScales == 2) {
-            scaled_sum = _mm256_mul_ps(sa, _mm256_set1_ps(float(x[r].sums[2 * g + s])));
+            int16_t sum16;
+            std::memcpy(&sum16, row[r] + at_sums + 2 * s, 2);
+            scaled_sum = _mm256_mul_ps(sa, _mm256_set1_ps(float(sum16)));
           }
           INVAR_UNROLL for (int h = 0; h < kHalves; ++h) {
             float* out = acc[r] + 8 * (h0 + h);
@@ -257,49 +273,32 @@ static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols, co
   }
 }
 
-template <class F, int kMost, class Source>
-INVAR_MEMBER void dot_some_rows(const Source& source, int64_t begin, int64_t end, int64_t cols,
-                                const std::byte* rows, size_t stride, int count, float (*acc)[kTileRows]) {
-  switch (count) {
-    case 1:
-      return dot_rows<F, 1>(source, begin, end, cols, rows, stride, acc);
-    case 2:
-      return dot_rows<F, 2>(source, begin, end, cols, rows, stride, acc);
-    case 3:
-      return dot_rows<F, 3>(source, begin, end, cols, rows, stride, acc);
-  }
-  if constexpr (kMost > 3) {
-    switch (count) {
-      case 4:
-        return dot_rows<F, 4>(source, begin, end, cols, rows, stride, acc);
-      case 5:
-        return dot_rows<F, 5>(source, begin, end, cols, rows, stride, acc);
-      case 6:
-        return dot_rows<F, 6>(source, begin, end, cols, rows, stride, acc);
-    }
-  }
-}
-
 template <class F>
-static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows, size_t stride, int count,
-                     float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows,
+                                       size_t stride, int count, float (*acc)[kTileRows]) {
   std::memset(acc, 0, sizeof *acc * count);
   const int64_t groups = cols / 32;
   if (count <= kDirectRows) {
-    dot_some_rows<F, kDirectRows>(PackedSource<F>{tile, cols, {}}, 0, groups, cols, rows, stride, count, acc);
+    const int64_t step =
+        count <= kRowStep ? groups : kBlockGroups;  // a second batch finds the block in the L1 cache
+    for (int64_t g = 0; g < groups; g += step) {
+      const int64_t end = g + step < groups ? g + step : groups;
+      in_batches<kRowStep>(count, [&](auto n, int r) {
+        const PackedSource<F> source{tile, cols, r == 0, {}};
+        dot_rows<F, n.value>(source, g, end, cols, rows + r * stride, stride, acc + r);
+      });
+    }
     return;
   }
   UnpackedBlock<F> block;
   for (int64_t g = 0; g < groups; g += kBlockGroups) {
     const int64_t end = g + kBlockGroups < groups ? g + kBlockGroups : groups;
     block.fill(tile, cols, g, int(end - g));
-    const UnpackedSource<F> source{&block, g, nullptr, nullptr};
-    for (int r = 0; r < count;) {
-      const int left = count - r, batches = (left + kRowStep - 1) / kRowStep;
-      const int now = (left + batches - 1) / batches;  // even batches: 8 rows are 4 + 4, not 6 + 2
-      dot_some_rows<F, kRowStep>(source, g, end, cols, rows + r * stride, stride, now, acc + r);
-      r += now;
-    }
+    const uint8_t* next = end < groups ? group_address<F>(tile, cols, end).record : tile + F::tile_size(cols);
+    in_batches<kRowStep>(count, [&](auto n, int r) {
+      const UnpackedSource<F> source{&block, g, r == 0 ? next : nullptr, nullptr, nullptr};
+      dot_rows<F, n.value>(source, g, end, cols, rows + r * stride, stride, acc + r);
+    });
   }
 }
 

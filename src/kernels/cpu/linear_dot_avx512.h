@@ -147,8 +147,8 @@ struct UnpackedSource {
 
 // Adds groups [begin, end) of kRows rows to acc. F: a QuantForm, or Unpacked.
 template <class F, int kRows, class Source>
-static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols, const std::byte* rows,
-                     size_t stride, float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols,
+                                       const std::byte* rows, size_t stride, float (*acc)[kTileRows]) {
   constexpr int kQuads = F::kGroup / 4;
   constexpr int kChains = kRows <= 4 ? 2 : 1;  // few rows: two sums per row hide the latency of vpdpbusd
   QuantRow x[kRows];
@@ -195,33 +195,9 @@ static void dot_rows(Source source, int64_t begin, int64_t end, int64_t cols, co
   INVAR_UNROLL for (int r = 0; r < kRows; ++r) _mm512_storeu_ps(acc[r], a[r]);
 }
 
-// Calls step(RowCount<rows>, first row) for batches of nearly equal size, at most kMost rows each.
-template <int kRows>
-struct RowCount {
-  static constexpr int value = kRows;
-};
-template <int kMost, int kTry = 1, class Step>
-INVAR_MEMBER void with_row_count(int rows, int first, const Step& step) {
-  if constexpr (kTry == kMost) {
-    step(RowCount<kMost>{}, first);
-  } else {
-    if (rows == kTry) return step(RowCount<kTry>{}, first);
-    with_row_count<kMost, kTry + 1>(rows, first, step);
-  }
-}
-template <int kMost, class Step>
-INVAR_MEMBER void in_batches(int count, const Step& step) {
-  for (int r = 0; r < count;) {
-    const int left = count - r, batches = (left + kMost - 1) / kMost;
-    const int now = (left + batches - 1) / batches;
-    with_row_count<kMost>(now, r, step);
-    r += now;
-  }
-}
-
 template <class F>
-static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows, size_t stride, int count,
-                     float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows,
+                                       size_t stride, int count, float (*acc)[kTileRows]) {
   std::memset(acc, 0, sizeof *acc * count);
   const int64_t groups = cols / 32;
   if (count <= kDirectRows) {
@@ -257,8 +233,8 @@ using FloatChains = float[4][kTileRows];
 
 // One chain of each row at a time, over columns widened to fp32.
 template <int kRows>
-static void chain_rows(const float (*w)[kTileRows], int cols, const float* x, int64_t stride,
-                       FloatChains* chains) {
+[[gnu::noinline]] static void chain_rows(const float (*w)[kTileRows], int cols, const float* x,
+                                         int64_t stride, FloatChains* chains) {
   for (int j = 0; j < 4; ++j) {
     __m512 c[kRows];
     INVAR_UNROLL for (int r = 0; r < kRows; ++r) c[r] = _mm512_loadu_ps(chains[r][j]);
@@ -299,8 +275,8 @@ static void chain_direct(const uint8_t* tile, int64_t cols, const float* x, int6
 }
 
 template <class F>
-static void dot_float_tile(const uint8_t* tile, int64_t cols, const float* x, int64_t stride, int count,
-                           float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_float_tile(const uint8_t* tile, int64_t cols, const float* x,
+                                             int64_t stride, int count, float (*acc)[kTileRows]) {
   alignas(64) FloatChains chains[kMaxRows];
   if (count == 1) {
     chain_direct<F, 1>(tile, cols, x, stride, chains);

@@ -12,8 +12,8 @@ namespace invar::INVAR_ISA {
 static constexpr int kMaxRows = 64, kRowStep = 8;
 
 template <class F>
-static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows, size_t stride, int count,
-                     float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows,
+                                       size_t stride, int count, float (*acc)[kTileRows]) {
   std::memset(acc, 0, sizeof *acc * count);
   for (int64_t g = 0; g < cols / 32; ++g) {
     WeightGroup w;
@@ -44,8 +44,8 @@ static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows, s
 }
 
 template <class F>
-static void dot_float_tile(const uint8_t* tile, int64_t cols, const float* x, int64_t stride, int count,
-                           float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_float_tile(const uint8_t* tile, int64_t cols, const float* x,
+                                             int64_t stride, int count, float (*acc)[kTileRows]) {
   float chain[kMaxRows][4][kTileRows];
   std::memset(chain, 0, sizeof *chain * count);
   for (int64_t k = 0; k < cols; ++k) {

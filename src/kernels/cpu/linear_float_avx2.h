@@ -18,8 +18,8 @@ static constexpr int kFloatBlock = 256;  // columns widened at a time: 16 KB
 using FloatChains = float[4][kTileRows];
 
 template <int kRows>
-static void chain_rows(const float (*w)[kTileRows], int cols, const float* x, int64_t stride,
-                       FloatChains* chains) {
+[[gnu::noinline]] static void chain_rows(const float (*w)[kTileRows], int cols, const float* x,
+                                         int64_t stride, FloatChains* chains) {
   for (int j = 0; j < 4; ++j) {
     __m256 c[kRows][2];
     INVAR_UNROLL for (int r = 0; r < kRows; ++r) {
@@ -65,8 +65,8 @@ static void chain_one(const uint8_t* tile, int64_t cols, const float* x, float (
 }
 
 template <class F>
-static void dot_float_tile(const uint8_t* tile, int64_t cols, const float* x, int64_t stride, int count,
-                           float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_float_tile(const uint8_t* tile, int64_t cols, const float* x,
+                                             int64_t stride, int count, float (*acc)[kTileRows]) {
   alignas(64) FloatChains chains[kMaxRows];
   if (count == 1) {
     chain_one<F>(tile, cols, x, chains[0]);

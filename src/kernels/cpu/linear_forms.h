@@ -38,13 +38,13 @@ struct QuantForm {
                                                                     : 16;
   static constexpr int kScaleHead = kScale == ScaleKind::kF16 ? 0 : 64;  // the upper level's d (and m)
 
-  INVAR_MEMBER int scale_area(int groups32) {
+  INVAR_MEMBER constexpr int scale_area(int groups32) {
     return kScaleHead + (groups32 * kScales * kScaleBytes + 63) / 64 * 64;
   }
-  INVAR_MEMBER int64_t record_size(int groups32) {
+  INVAR_MEMBER constexpr int64_t record_size(int groups32) {
     return scale_area(groups32) + int64_t(groups32) * kCodeBytes;
   }
-  INVAR_MEMBER int64_t tile_size(int64_t cols) {
+  INVAR_MEMBER constexpr int64_t tile_size(int64_t cols) {
     const int rest = int(cols % kRecordCols / 32);
     return cols / kRecordCols * record_size(8) + (rest ? record_size(rest) : 0);
   }
@@ -69,7 +69,7 @@ template <Dtype kDtype_>
 struct FloatForm {
   static constexpr Dtype kDtype = kDtype_;
   static constexpr int kElement = kDtype == Dtype::kF32 ? 4 : 2;
-  INVAR_MEMBER int64_t tile_size(int64_t cols) { return (cols + 3) / 4 * 4 * kTileRows * kElement; }
+  INVAR_MEMBER constexpr int64_t tile_size(int64_t cols) { return (cols + 3) / 4 * 4 * kTileRows * kElement; }
 };
 
 // Calls use(form) with the compile-time form of `form`.
@@ -117,6 +117,30 @@ INVAR_MEMBER QuantRow quant_row(const std::byte* row, int64_t cols) {
   const auto* scales = reinterpret_cast<const float*>(row + cols);
   return {reinterpret_cast<const int8_t*>(row), scales, scales + cols / 32,
           reinterpret_cast<const int16_t*>(scales + cols / 16)};
+}
+
+// Calls step(RowCount<rows>, first row) for batches of nearly equal size, at most kMost rows each.
+template <int kRows>
+struct RowCount {
+  static constexpr int value = kRows;
+};
+template <int kMost, int kTry = 1, class Step>
+INVAR_MEMBER void with_row_count(int rows, int first, const Step& step) {
+  if constexpr (kTry == kMost) {
+    step(RowCount<kMost>{}, first);
+  } else {
+    if (rows == kTry) return step(RowCount<kTry>{}, first);
+    with_row_count<kMost, kTry + 1>(rows, first, step);
+  }
+}
+template <int kMost, class Step>
+INVAR_MEMBER void in_batches(int count, const Step& step) {
+  for (int r = 0; r < count;) {
+    const int left = count - r, batches = (left + kMost - 1) / kMost;
+    const int now = (left + batches - 1) / batches;
+    with_row_count<kMost>(now, r, step);
+    r += now;
+  }
 }
 
 }  // namespace invar::INVAR_ISA
