@@ -1,0 +1,238 @@
+// bench_kernels: time of linear layers per form, shape, rows, instruction set and threads, beside the stream
+// bandwidth of this machine measured in the same run. Weights rotate through more memory than any cache
+// holds, so one row reads them from memory as decoding does. Medians of several runs; a plain table.
+//   bench_kernels [--forms u4b,u4z8] [--shapes 4096x4096,1536x576] (output channels x K) [--rows 1,4,128]
+//                 [--sets avx2] [--threads 1,2] [--runs 7] [--megabytes 512] [--tile-us 60]
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/kernel_table.h"
+#include "tensor/buffer.h"
+#include "tensor/float16.h"
+
+namespace invar {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Options {
+  std::vector<std::string> forms = {"u4b", "u4z8", "u8z128", "u6k"};
+  std::vector<std::string> shapes = {"4096x4096", "1536x576", "576x1536", "576x576"};
+  std::vector<std::string> rows = {"1", "2", "4", "8", "16", "32", "128", "512"};
+  std::vector<std::string> sets = {""};
+  std::vector<std::string> threads = {"1", "2"};
+  int runs = 7, megabytes = 512;
+  double tile_us = 60;  // work claimed at a time, as the engine does
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+int usage(const char* what) {
+  fmt::print(stderr, "bench_kernels: {}; see the head of bench/kernels.cc for the flags\n", what);
+  return 2;
+}
+
+struct Timing {
+  double median, best;
+};
+template <class Run>
+Timing time_runs(int runs, const Run& run) {
+  std::vector<double> seconds;
+  run();
+  for (int i = 0; i < runs; ++i) {
+    const double start = now_s();
+    run();
+    seconds.push_back(now_s() - start);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds[seconds.size() / 2], seconds[0]};
+}
+
+// GB/s of reading all of `memory` once, with all threads.
+double stream_bandwidth(ThreadPool& pool, const Buffer& memory, int runs) {
+  constexpr size_t kPiece = size_t(1) << 20;
+  const int64_t pieces = int64_t(memory.size() / kPiece);
+  std::vector<uint64_t> sums(size_t(pool.threads()) * 8);
+  const Timing t = time_runs(runs, [&] {
+    pool.run(pieces, [&](int64_t piece, int worker) {
+      const auto* p = reinterpret_cast<const uint64_t*>(memory.data() + size_t(piece) * kPiece);
+      uint64_t s[8] = {};
+      for (size_t i = 0; i < kPiece / 8; i += 8) {
+        __builtin_prefetch(p + i + 2048, 0, 2);
+        for (size_t j = 0; j < 8; ++j)
+          s[j] += p[i + j];
+      }
+      for (size_t j = 0; j < 8; ++j)
+        sums[size_t(worker) * 8 + j] += s[j];
+    });
+  });
+  return double(pieces * int64_t(kPiece)) / t.median / 1e9;
+}
+
+// Random codes and small scales; a float tile gets small ordinary numbers.
+void fill_weights(const PackedForm& form, int64_t cols, std::byte* data, size_t bytes) {
+  std::mt19937_64 rng(1);
+  for (size_t i = 0; i + 8 <= bytes; i += 8) {
+    const uint64_t v = rng();
+    std::memcpy(data + i, &v, 8);
+  }
+  if (is_float(form)) {
+    for (size_t i = 0; i < bytes; i += dtype_bytes(form.dtype)) {
+      const float w = float(int(rng() % 200) - 100) * 0.001f;
+      const uint16_t h = form.dtype == Dtype::kF16 ? f32_to_f16(w) : f32_to_bf16(w);
+      std::memcpy(data + i, form.dtype == Dtype::kF32 ? static_cast<const void*>(&w) : &h,
+                  dtype_bytes(form.dtype));
+    }
+    return;
+  }
+  for (size_t at = 0; at < bytes;) {
+    for (int64_t k = 0; k < cols; k += kRecordCols) {
+      const int64_t now = std::min<int64_t>(kRecordCols, cols - k);
+      const size_t halves = form.scale == ScaleKind::kF16 ? scale_area_bytes(form, now) / 2 : 32;
+      for (size_t i = 0; i < halves; ++i) {
+        const uint16_t h = f32_to_f16(0.002f + float(rng() % 100) * 1e-5f);
+        std::memcpy(data + at + 2 * i, &h, 2);
+      }
+      at += record_bytes(form, now);
+    }
+  }
+}
+
+// Tiles per claim: about tile_us of work at a guessed 80 G operations or 8 GB per second and thread.
+int64_t tiles_per_claim(const PackedMatrix& w, int64_t rows, double tile_us) {
+  const double operations = 2.0 * kTileRows * double(w.cols) * double(rows) / 80e9;
+  const double bytes = double(w.tile_size()) / 8e9;
+  return std::max<int64_t>(1, int64_t(tile_us * 1e-6 / std::max(operations, bytes)));
+}
+
+struct Case {
+  const KernelTable* set;
+  const PackedForm* form;
+  int64_t channels, cols, rows;
+};
+
+void run_case(const Case& c, ThreadPool& pool, Buffer& memory, const Options& options, double stream) {
+  PackedMatrix w{c.form, c.channels, c.cols, memory.data()};
+  const size_t stride = round_up(w.bytes(), 64);
+  const int64_t copies = std::max<int64_t>(1, int64_t(memory.size() / stride));
+  fill_weights(*c.form, c.cols, memory.data(), w.bytes());
+  for (int64_t i = 1; i < copies; ++i)
+    std::memcpy(memory.data() + size_t(i) * stride, memory.data(), w.bytes());
+
+  Buffer x(size_t(c.rows * c.cols) * 4), y(size_t(c.rows * c.channels) * 4);
+  const size_t q_stride = quantized_row_bytes(c.cols);
+  Buffer q(q_stride * size_t(c.rows));
+  std::mt19937 rng(2);
+  for (int64_t i = 0; i < c.rows * c.cols; ++i)
+    x.as<float>()[i] = float(int(rng() % 2001) - 1000) * 0.002f;
+  uint8_t fault = 0;
+  if (!is_float(*c.form)) {
+    for (int64_t r = 0; r < c.rows; ++r) {
+      c.set->quantize_row(x.as<float>() + r * c.cols, c.cols, q.data() + size_t(r) * q_stride, &fault);
+    }
+  }
+  const LinearInput in{c.rows, x.as<float>(), c.cols, q.data(), q_stride};
+  const LinearOutput out{y.as<float>(), c.channels, nullptr, false};
+  const int64_t tiles = tile_count(c.channels), step = tiles_per_claim(w, c.rows, options.tile_us);
+  const double guess = std::max(2.0 * double(c.channels * c.cols * c.rows) / 100e9, double(w.bytes()) / 10e9);
+  const int64_t calls = std::clamp<int64_t>(int64_t(0.05 / guess), 1, 4096);
+  int64_t copy = 0;
+  const Timing t = time_runs(options.runs, [&] {
+    for (int64_t i = 0; i < calls; ++i) {
+      w.data = memory.data() + size_t(copy++ % copies) * stride;
+      pool.run((tiles + step - 1) / step, [&](int64_t claim, int) {
+        c.set->linear(w, claim * step, std::min(tiles, (claim + 1) * step), in, out);
+      });
+    }
+  });
+  const double seconds = t.median / double(calls), best = t.best / double(calls);
+  const double bytes = double(w.bytes()), operations = 2.0 * double(c.channels * c.cols * c.rows);
+  fmt::print(
+      "{:<16} {:<7} {:>6}x{:<6} {:>5} {:>3} {:>10.4f} {:>10.4f} {:>8.1f} {:>8.1f} {:>8.0f} {:>5.0f}%\n",
+      c.set->name, c.form->name, c.channels, c.cols, c.rows, pool.threads(), seconds * 1e3, best * 1e3,
+      bytes / seconds / 1e9, bytes / best / 1e9, operations / seconds / 1e9, bytes / seconds / 1e7 / stream);
+  std::fflush(stdout);
+}
+
+int run(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i], value = argv[i + 1];
+    if (flag == "--forms")
+      o.forms = split(value);
+    else if (flag == "--shapes")
+      o.shapes = split(value);
+    else if (flag == "--rows")
+      o.rows = split(value);
+    else if (flag == "--sets")
+      o.sets = split(value);
+    else if (flag == "--threads")
+      o.threads = split(value);
+    else if (flag == "--runs")
+      o.runs = std::max(1, std::atoi(value.c_str()));
+    else if (flag == "--megabytes")
+      o.megabytes = std::max(64, std::atoi(value.c_str()));
+    else if (flag == "--tile-us")
+      o.tile_us = std::atof(value.c_str());
+    else
+      return usage("unknown flag");
+  }
+  if (argc % 2 == 0) return usage("a flag lacks its value");
+  Buffer memory(size_t(o.megabytes) << 20);
+  std::memset(memory.data(), 1, memory.size());
+  for (const std::string& threads : o.threads) {
+    ThreadPool pool({.threads = std::max(1, std::atoi(threads.c_str()))});
+    const double stream = stream_bandwidth(pool, memory, o.runs);
+    fmt::print("\nstream, {} threads: {:.1f} GB/s\n", pool.threads(), stream);
+    fmt::print("{:<16} {:<7} {:>13} {:>5} {:>3} {:>10} {:>10} {:>8} {:>8} {:>8} {:>6}\n", "set", "form",
+               "channels x K", "rows", "thr", "median ms", "best ms", "GB/s", "best", "GOPS", "stream");
+    for (const std::string& set_name : o.sets) {
+      const KernelTable* set = choose_kernels(set_name);
+      if (!set) {
+        fmt::print("{:<16} NOT RUN: not on this CPU\n", set_name);
+        continue;
+      }
+      for (const std::string& form_name : o.forms) {
+        const PackedForm* form = find_packed_form(form_name.c_str());
+        if (!form) return usage("unknown form");
+        for (const std::string& shape : o.shapes) {
+          long long channels = 0, cols = 0;
+          if (std::sscanf(shape.c_str(), "%lldx%lld", &channels, &cols) != 2) return usage("a shape is NxK");
+          const int64_t unit = is_float(*form) ? 1 : form->scale == ScaleKind::kF16 ? 32 : 256;
+          cols = int64_t(round_up(size_t(cols), size_t(unit)));
+          for (const std::string& rows : o.rows) {
+            run_case({set, form, channels, cols, std::max(1, std::atoi(rows.c_str()))}, pool, memory, o,
+                     stream);
+          }
+        }
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace invar
+
+int main(int argc, char** argv) {
+  return invar::run(argc, argv);
+}
