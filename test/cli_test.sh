@@ -185,7 +185,7 @@ refused "sliding window" 1 sliding_attention "$invar" run --model "$oracles/mode
 mkdir "$work/folder"
 refused "folder without a model" 1 config.json "$invar" run --model "$work/folder" hello </dev/null
 
-refused "prompt longer than the context" 1 "16" "$invar" run --ctx 16 "one two three four five six seven eight nine ten" </dev/null
+refused "prompt longer than the context" 1 "the context holds 16" "$invar" run --ctx 16 "one two three four five six seven eight nine ten" </dev/null
 refused "pool too small" 1 "memory" "$invar" run --memory 1KiB hello </dev/null
 echo '[1, 2, 999999]' >"$work/far.json"
 refused "id outside the vocabulary" 1 999999 "$invar" logits --model "$tiny" --tokens "$work/far.json" --out "$work/far.npy"

@@ -30,12 +30,12 @@ void EngineFlags::declare(Flags& flags) {
                "instruction set; all give the same bits (default: the best; also INVAR_ISA)");
   flags.choice("--kv", &options.kv, codecs, "type of cached keys and values (default: f16)");
   flags.bytes("--memory", &options.memory_bytes, "bound of the key-value pool, such as 2GiB");
-  flags.integer("--ctx,--context", &options.context, "positions per sequence (default: what the model was trained for)",
-                1);
+  flags.integer("--ctx,--context", &options.context,
+                "positions per sequence (default: what the model was trained for)", 1);
   flags.integer("--prefill-chunk", &options.prefill_chunk,
                 "prompt tokens per sequence and step; never changes answers", 1);
   flags.integer("--max-batch", &options.max_batch, "sequences per step (default: 64)", 1, 4096);
-  flags.on("-v,--verbose", &verbose, "say what is loaded and which seed is used");
+  flags.on("-v,--verbose", &verbose, "say what is loaded, which kernels and which seed are used");
 }
 
 Result<std::string> EngineFlags::model_path() const {

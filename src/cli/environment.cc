@@ -19,7 +19,6 @@ Environment read_environment() {
     e.cache_dir = cache + "/invar";
   else if (!home.empty())
     e.cache_dir = home + "/.cache/invar";
-  e.launched = !variable("INVAR_LAUNCHED").empty();
   return e;
 }
 

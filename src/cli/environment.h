@@ -9,7 +9,6 @@ namespace invar {
 struct Environment {
   std::string isa;        // INVAR_ISA: instruction set of the kernels; "" = the best of this CPU
   std::string cache_dir;  // $XDG_CACHE_HOME/invar, else $HOME/.cache/invar; "" when neither is set
-  bool launched = false;  // INVAR_LAUNCHED: the start script runs us and fetches the default model
 };
 
 const Environment& environment();

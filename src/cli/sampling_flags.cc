@@ -40,32 +40,33 @@ void SamplingFlags::declare(Flags& flags) {
   flags.texts("--stop-id", &stop_, "ID", "another token that ends the answer; may be repeated");
 }
 
-Status SamplingFlags::apply(GenerateRequest& request) {
+Status SamplingFlags::finish() {
   if (!seed_given_) {
     std::random_device device;
     params_.seed = uint64_t{device()} << 32 | device();
-    seed_given_ = true;
   }
   constexpr int64_t kMaxId = std::numeric_limits<int32_t>::max();
-  params_.logit_bias.clear();
+  constexpr double kMax = std::numeric_limits<float>::max();
   for (const std::string& b : bias_) {
     const size_t colon = b.find(':');
     if (colon == std::string::npos)
       return invalid_argument(fmt::format("--logit-bias {}: must be ID:X, such as 198:-2.5", b));
     ASSIGN_OR_RETURN(const int64_t id, parse_integer("--logit-bias", b.substr(0, colon), 0, kMaxId));
-    ASSIGN_OR_RETURN(const double x,
-                     parse_number("--logit-bias", b.substr(colon + 1), -std::numeric_limits<float>::max(),
-                                  std::numeric_limits<float>::max()));
+    ASSIGN_OR_RETURN(const double x, parse_number("--logit-bias", b.substr(colon + 1), -kMax, kMax));
     params_.logit_bias.emplace_back(int32_t(id), float(x));
   }
+  for (const std::string& s : stop_) {
+    ASSIGN_OR_RETURN(const int64_t id, parse_integer("--stop-id", s, 0, kMaxId));
+    stop_ids_.push_back(int32_t(id));
+  }
+  return {};
+}
+
+void SamplingFlags::apply(GenerateRequest& request) const {
   request.sampling = params_;
   request.max_tokens = max_tokens_;
   request.ignore_eos = ignore_eos_;
-  for (const std::string& s : stop_) {
-    ASSIGN_OR_RETURN(const int64_t id, parse_integer("--stop-id", s, 0, kMaxId));
-    request.stop_ids.push_back(int32_t(id));
-  }
-  return {};
+  request.stop_ids.insert(request.stop_ids.end(), stop_ids_.begin(), stop_ids_.end());
 }
 
 }  // namespace invar

@@ -14,15 +14,17 @@ class SamplingFlags {
  public:
   void declare(Flags& flags);
 
-  // Sets sampling, max_tokens and ignore_eos of a request and adds --stop-id to its stop ids. Without --seed
-  // the seed is random, chosen once.
-  Status apply(GenerateRequest& request);
+  // After parsing: without --seed a random seed, and the fields that are lists.
+  Status finish();
+  // Sets sampling, max_tokens and ignore_eos of a request and adds --stop-id to its stop ids.
+  void apply(GenerateRequest& request) const;
   uint64_t seed() const { return params_.seed; }
   int32_t logprobs() const { return params_.logprobs; }
 
  private:
   SamplingParams params_;
   std::vector<std::string> bias_, stop_;
+  std::vector<int32_t> stop_ids_;
   int32_t max_tokens_ = 512;
   bool seed_given_ = false, ignore_eos_ = false;
 };

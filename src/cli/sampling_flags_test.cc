@@ -16,8 +16,9 @@ Result<GenerateRequest> request_of(std::vector<std::string> args) {
   sampling.declare(flags);
   const auto parsed = flags.parse(args);
   if (!parsed.ok()) return parsed.status();
+  RETURN_IF_ERROR(sampling.finish());
   GenerateRequest request;
-  RETURN_IF_ERROR(sampling.apply(request));
+  sampling.apply(request);
   return request;
 }
 

@@ -95,6 +95,41 @@ void print_stats(const Timing& t, const Model& model, const Engine& engine, cons
   fmt::print(stderr, "kernels  {}; kv {}; {} steps\n", flags.backend_name(), flags.options.kv, stats.steps);
 }
 
+Status check_utf8(const char* what, std::string_view text) {
+  if (is_utf8(text)) return {};
+  return invalid_argument(
+      fmt::format("{}: not UTF-8; convert it first, for example with iconv -f latin1 -t utf8", what));
+}
+
+Result<std::shared_ptr<Stream>> submit(const std::string& prompt, const RunOptions& options,
+                                       const SamplingFlags& sampling, const TextSetup& text,
+                                       const Model& model, Engine& engine, Timing& timing) {
+  RETURN_IF_ERROR(check_utf8("prompt", prompt));
+  GenerateRequest request;
+  sampling.apply(request);
+  if (options.raw) {
+    ASSIGN_OR_RETURN(request.prompt, encode_raw(text, prompt));
+  } else {
+    std::vector<ChatMessage> messages;
+    if (!options.system.empty()) messages.push_back({"system", options.system});
+    messages.push_back({"user", prompt});
+    ASSIGN_OR_RETURN(request.prompt, encode_chat(text, messages));
+  }
+  const int64_t tokens = int64_t(request.prompt.size());
+  if (tokens >= engine.context())
+    return invalid_argument(
+        fmt::format("the prompt is {} tokens long and the context holds {} with the answer; shorten it or "
+                    "raise --ctx (the model "
+                    "allows {})",
+                    tokens, engine.context(), model.info().context_length));
+  for (const int32_t id : text.stop_ids) {
+    if (id < model.info().vocab)
+      request.stop_ids.push_back(id);  // tokenizers may know more ids than the output layer
+  }
+  timing.prompt_tokens += tokens;
+  return engine.submit(std::move(request));
+}
+
 Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& sampling,
            Interrupt& interrupt) {
   std::vector<std::string> prompts;
@@ -105,32 +140,25 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
     ASSIGN_OR_RETURN(prompts, prompts_from_file(options.file));
   }
 
+  RETURN_IF_ERROR(check_utf8("--system", options.system));
+
   ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, engine_flags.load_model());
   ASSIGN_OR_RETURN(const TextSetup text, set_up_text(model->source()));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, engine_flags.make_engine(model));
 
+  if (engine_flags.verbose)
+    fmt::print(stderr, "model {}; {}; kv {}; seed {}\n", model->info().name, engine_flags.backend_name(),
+               engine_flags.options.kv, sampling.seed());
+
   Timing timing;
   std::vector<std::shared_ptr<Stream>> streams;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    GenerateRequest request;
-    RETURN_IF_ERROR(sampling.apply(request));
-    if (options.raw) {
-      ASSIGN_OR_RETURN(request.prompt, encode_raw(text, prompts[i]));
-    } else {
-      std::vector<ChatMessage> messages;
-      if (!options.system.empty()) messages.push_back({"system", options.system});
-      messages.push_back({"user", prompts[i]});
-      ASSIGN_OR_RETURN(request.prompt, encode_chat(text, messages));
-    }
-    request.stop_ids.insert(request.stop_ids.end(), text.stop_ids.begin(), text.stop_ids.end());
-    timing.prompt_tokens += int64_t(request.prompt.size());
-    auto stream = engine->submit(std::move(request));
+    auto stream = submit(prompts[i], options, sampling, text, *model, *engine, timing);
     if (!stream.ok())
       return prompts.size() > 1 ? stream.status().with_context(fmt::format("prompt {}", i + 1))
                                 : stream.status();
     streams.push_back(std::move(*stream));
   }
-  if (engine_flags.verbose) fmt::print(stderr, "seed {}\n", sampling.seed());
 
   interrupt.on_signal([&streams] {
     for (const auto& stream : streams)
@@ -181,6 +209,8 @@ int run_verb(Arguments args) {
   if (options.raw && !options.system.empty())
     return fail_usage(
         invalid_argument("--system needs the chat template; leave out --raw or put the text in front"));
+
+  if (const Status s = sampling.finish(); !s.ok()) return fail_usage(s);
 
   Interrupt interrupt;
   if (const Status s = run(options, engine, sampling, interrupt); !s.ok()) return fail(s);

@@ -1,0 +1,49 @@
+#include "cli/interrupt.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <future>
+
+namespace invar {
+namespace {
+
+TEST(Interrupt, calls_the_handler_on_a_thread_of_its_own) {
+  Interrupt interrupt;
+  EXPECT_FALSE(interrupt.seen());
+  std::promise<std::thread::id> called;
+  interrupt.on_signal([&] { called.set_value(std::this_thread::get_id()); });
+  ASSERT_EQ(::kill(::getpid(), SIGINT), 0);
+  auto future = called.get_future();
+  ASSERT_EQ(future.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_NE(future.get(), std::this_thread::get_id());
+  EXPECT_TRUE(interrupt.seen());
+}
+
+TEST(InterruptDeathTest, without_a_handler_the_process_ends_with_130) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        Interrupt interrupt;
+        ::kill(::getpid(), SIGTERM);
+        ::pause();
+      },
+      testing::ExitedWithCode(130), "");
+}
+
+TEST(InterruptDeathTest, a_second_signal_ends_the_process) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        Interrupt interrupt;
+        interrupt.on_signal([] { ::kill(::getpid(), SIGINT); });
+        ::kill(::getpid(), SIGINT);
+        ::pause();
+      },
+      testing::ExitedWithCode(130), "");
+}
+
+}  // namespace
+}  // namespace invar

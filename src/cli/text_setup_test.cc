@@ -1,0 +1,76 @@
+#include "cli/text_setup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace invar {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+struct Opened {
+  std::unique_ptr<ModelSource> source;
+  TextSetup text;
+};
+
+Opened open(const std::string& name) {
+  auto source = ModelSource::open(std::string(INVAR_TEST_DATA) + "/oracles/" + name);
+  EXPECT_TRUE(source.ok()) << source.status().message();
+  auto text = set_up_text(**source);
+  EXPECT_TRUE(text.ok()) << text.status().message();
+  return {std::move(*source), std::move(*text)};
+}
+
+const char* const kPairs[] = {"llama-untied", "qwen2-bias", "qwen3-qknorm", "smollm3-nope"};
+
+TEST(TextSetup, a_gguf_file_and_its_folder_give_the_same_ids) {
+  for (const std::string name : kPairs) {
+    const Opened folder = open("models/" + name), file = open("gguf/lossless/" + name + ".gguf");
+    for (const char* text :
+         {"The quick brown fox", "  two  blanks\n", "gr\xC3\xBC\xC3\x9F \xF0\x9F\x91\x8D"}) {
+      EXPECT_EQ(*encode_raw(folder.text, text), *encode_raw(file.text, text)) << name << ": " << text;
+      EXPECT_EQ(*encode_chat(folder.text, {{"user", text}}), *encode_chat(file.text, {{"user", text}}))
+          << name;
+    }
+  }
+}
+
+TEST(TextSetup, a_bos_token_stands_once_at_the_start_where_the_tokenizer_adds_one) {
+  const Opened with = open("models/llama-untied");
+  const int32_t bos = with.text.tokenizer->bos();
+  for (const auto& ids : {*encode_raw(with.text, "hello"), *encode_chat(with.text, {{"user", "hello"}})}) {
+    EXPECT_EQ(ids.front(), bos);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), bos), 1);
+  }
+  const Opened without = open("models/qwen2-bias");
+  EXPECT_EQ(encode_raw(without.text, "hello")->size(),
+            without.text.tokenizer->encode("hello", text::Special::kParse)->size());
+}
+
+TEST(TextSetup, messages_reach_the_prompt) {
+  const Opened o = open("models/qwen2-bias");
+  const auto short_ids = *encode_chat(o.text, {{"user", "a"}});
+  const auto long_ids = *encode_chat(o.text, {{"system", "be brief"}, {"user", "a"}});
+  EXPECT_GT(long_ids.size(), short_ids.size());
+}
+
+TEST(TextSetup, stop_ids_come_from_the_generation_settings_too) {
+  const Opened o = open("models/llama-untied");  // generation_config.json: eos_token_id
+  EXPECT_THAT(o.text.stop_ids, Contains(477));
+  EXPECT_TRUE(std::is_sorted(o.text.stop_ids.begin(), o.text.stop_ids.end()));
+  EXPECT_THAT(open("gguf/lossless/llama-untied.gguf").text.stop_ids, Contains(477));
+}
+
+TEST(TextSetup, a_model_without_a_template_says_so_only_when_one_is_needed) {
+  Opened o = open("models/llama-untied");
+  o.text.chat_template = nullptr;
+  o.text.template_error = not_found("the model has no chat template; use --raw");
+  EXPECT_TRUE(encode_raw(o.text, "x").ok());
+  EXPECT_THAT(encode_chat(o.text, {{"user", "x"}}).status().message(), HasSubstr("--raw"));
+}
+
+}  // namespace
+}  // namespace invar
