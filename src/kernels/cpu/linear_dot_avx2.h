@@ -20,7 +20,7 @@ namespace invar::INVAR_ISA {
 #define INVAR_PIN(v) asm("" : "+x"(v))
 
 static constexpr int kMaxRows = 96, kRowStep = 6;
-static constexpr int kDirectRows = 12;        // up to here: straight from the planes
+static constexpr int kDirectRows = 5;         // up to here: straight from the planes
 static constexpr int kBlockGroups = 24;       // 768 columns unpacked at a time
 static constexpr int kPrefetchBytes = 16384;  // ahead in the weight stream
 
@@ -112,12 +112,10 @@ template <class F>
 struct PackedSource {
   const uint8_t* tile;
   int64_t cols;
-  bool fetch;  // ahead in the stream
   GroupAddress at;
   [[gnu::always_inline]] void find(int64_t g) { at = group_address<F>(tile, cols, g); }
   [[gnu::always_inline]] void seek(int64_t g) {
     find(g);
-    if (!fetch) return;
     INVAR_UNROLL for (int i = 0; i < F::kBits; ++i) prefetch(at.planes + 64 * i);
     if (at.index == 0) {
       for (int i = 0; i < F::scale_area(8); i += 64)
@@ -142,7 +140,7 @@ struct UnpackedBlock {
   alignas(64) float floats_[kBlockGroups][F::kScales][Dot<F>::kFloats];
 
   [[gnu::always_inline]] void fill(const uint8_t* tile, int64_t cols, int64_t first, int groups) {
-    PackedSource<F> source{tile, cols, false, {}};
+    PackedSource<F> source{tile, cols, {}};
     for (int g = 0; g < groups; ++g) {
       source.find(first + g);
       for (int p = 0; p < Dot<F>::kPlanes; ++p) {
@@ -279,15 +277,9 @@ template <class F>
   std::memset(acc, 0, sizeof *acc * count);
   const int64_t groups = cols / 32;
   if (count <= kDirectRows) {
-    const int64_t step =
-        count <= kRowStep ? groups : kBlockGroups;  // a second batch finds the block in the L1 cache
-    for (int64_t g = 0; g < groups; g += step) {
-      const int64_t end = g + step < groups ? g + step : groups;
-      in_batches<kRowStep>(count, [&](auto n, int r) {
-        const PackedSource<F> source{tile, cols, r == 0, {}};
-        dot_rows<F, n.value>(source, g, end, cols, rows + r * stride, stride, acc + r);
-      });
-    }
+    in_batches<kDirectRows>(count, [&](auto n, int) {
+      dot_rows<F, n.value>(PackedSource<F>{tile, cols, {}}, 0, groups, cols, rows, stride, acc);
+    });
     return;
   }
   UnpackedBlock<F> block;
