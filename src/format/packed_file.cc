@@ -161,6 +161,7 @@ Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, co
     return file_error(path, "map it", errno);
   }
   file->data_ = static_cast<std::byte*>(map);
+  madvise(map, file->size_, MADV_WILLNEED);  // starts reading; all of it is wanted soon
   const Status status =
       check_header({file->data_, file->size_}, file->prefix_, sections.size(), file->offsets_.back());
   if (!status.ok()) return corrupt(fmt::format("{} {}", path, status.message()));

@@ -91,7 +91,7 @@ TEST(Model, sites_are_stable_and_families_differ_where_they_should) {
       want.push_back(fmt::format("layers.{}.{}", l, s));
   want.push_back("head");
   EXPECT_EQ(sites, want);
-  for (const std::string& site : {"layers.1.attn.q", "layers.1.attn.o", "layers.1.mlp.down"})
+  for (const char* site : {"layers.1.attn.q", "layers.1.attn.o", "layers.1.mlp.down"})
     EXPECT_NE(find_site(llama->graph(), site)->bias, kNone) << site;
   EXPECT_EQ(find_site(llama->graph(), "head")->bias, kNone);
 
@@ -133,8 +133,9 @@ TEST(Model, a_gguf_file_and_its_safetensors_give_the_same_packed_bytes) {
         EXPECT_EQ(std::memcmp(a.data(), b.data(), b.size_bytes()), 0) << name << " " << weight;
       }
     }
-    if (std::string(name) != "llama-tied-rope-llama3")  // there GGUF stores divisors instead of the rule
+    if (std::string(name) != "llama-tied-rope-llama3") {  // there GGUF stores divisors instead of the rule
       EXPECT_EQ(gguf->graph().ropes[0].inv_freq, hf->graph().ropes[0].inv_freq) << name;
+    }
   }
 }
 

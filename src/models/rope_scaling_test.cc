@@ -46,7 +46,9 @@ TEST(RopeScaling, frequencies_equal_the_frozen_bits) {
     ASSERT_TRUE(rope.ok()) << rope.status().message();
     EXPECT_EQ(rope->dim, dim);
     EXPECT_EQ(rope->scaled, factor_bits != 0) << line;
-    if (rope->scaled) EXPECT_EQ(float_bits(rope->attention_factor), factor_bits) << line;
+    if (rope->scaled) {
+      EXPECT_EQ(float_bits(rope->attention_factor), factor_bits) << line;
+    }
     for (const float f : rope->inv_freq) {
       ASSERT_TRUE(row >> bits) << line;
       ASSERT_EQ(float_bits(f), bits) << rule << " theta " << theta << " dim " << dim;
