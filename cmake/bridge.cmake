@@ -37,7 +37,6 @@ add_custom_command(
   COMMAND ${CMAKE_COMMAND} -E touch ${bridge_lib}
   DEPENDS ${CMAKE_SOURCE_DIR}/bridge/Cargo.toml ${CMAKE_SOURCE_DIR}/bridge/Cargo.lock
   DEPFILE ${bridge_dep}
-  USES_TERMINAL
   COMMENT "cargo build bridge (${INVAR_BRIDGE_PROFILE}): minutes the first time")
 add_custom_target(bridge_build DEPENDS ${bridge_lib})
 add_library(bridge INTERFACE)

@@ -37,7 +37,7 @@ build_preset() {
   local cached
   cached=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$directory/CMakeCache.txt" 2>/dev/null || :)
   if [[ -n $cached && $cached != "$ROOT" ]]; then rm -rf "$directory/CMakeCache.txt" "$directory/CMakeFiles"; fi
-  if ! (cd "$ROOT" && cmake --preset "$preset" "${compiler[@]}" "-DCARGO=$CARGO_PROGRAM") >>"$log" 2>&1 </dev/null; then
+  if ! (cd "$ROOT" && cmake --preset "$preset" "${compiler[@]}" "-DINVAR_CARGO=$CARGO_PROGRAM") >>"$log" 2>&1 </dev/null; then
     grep -A 6 -E '^CMake Error|not found|NOT FOUND' "$log" | head -n 25 >&2 || tail -n 25 "$log" >&2
     say "configuring failed; the whole log is in $log"
     return 1
