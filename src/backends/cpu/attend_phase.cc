@@ -19,6 +19,9 @@ int64_t partial_floats_per_row(const AttendAttr& attr) {
   return int64_t{attr.heads / attr.kv_heads} * partial_floats(attr.head_dim);
 }
 
+// Below this the keys and values of a page would be widened for too few queries.
+constexpr double kFewestRows = 4;
+
 // Cuts every sequence into jobs of whole row blocks; returns the number of tasks.
 int64_t cut_rows(const AttendAttr& attr, StepState& step) {
   step.jobs.clear();
@@ -30,7 +33,7 @@ int64_t cut_rows(const AttendAttr& attr, StepState& step) {
       // Later rows see a longer context: judge by the last row this job could have.
       const int32_t most = std::min(kAttendRows, sequence.rows - row);
       const double ns = ns_per_row(attr, int64_t{sequence.first_position} + row + most, step.cost);
-      const int32_t fitting = int32_t(std::clamp(kTaskNs / ns, 4.0, double(kAttendRows)));
+      const int32_t fitting = int32_t(std::clamp(kMaxTaskNs / ns, kFewestRows, double(kAttendRows)));
       const int32_t rows = std::min(most, fitting);
       step.jobs.push_back({int32_t(s), row, rows, 0, tasks, 0});
       tasks += attr.kv_heads;

@@ -5,8 +5,8 @@
 namespace invar {
 
 CostModel cost_model(std::string_view isa) {
-  if (isa == "avx512") return {200, 30, 20, 2.5};
-  if (isa == "avx2") return {80, 12, 10, 1.5};
+  if (isa == "avx512") return {200, 30, 40, 2.5};
+  if (isa == "avx2") return {80, 12, 16, 1.5};
   if (isa == "scalar-portable") return {2, 0.1, 0.1, 0.2};
   return {6, 2, 2, 0.5};
 }
