@@ -415,20 +415,79 @@ TEST_P(Attention, a_bad_row_faults_alone) {
   }
 }
 
-TEST_P(Attention, scores_of_minus_infinity_fault) {
-  // All scores overflow downwards but one: masked slots look like them, so the softmax alone would not
-  // notice.
-  Sequence s({100, 1, 1, 1, 16, 0}, *find_kv_codec("f32"), specification(), 9);
-  for (int d = 0; d < 16; d++) {
-    s.q[d] = 1e30f;
-    for (int p = 0; p < 100; p++)
-      s.keys[size_t(p) * 16 + d] = p == 50 ? 1e-30f : -1e20f;
+// f32 KV of one head, context 96 or 100 (whole and cut blocks of lanes).
+std::unique_ptr<Sequence> one_head(int context, int head_dim) {
+  return std::make_unique<Sequence>(Shape{context, 1, 1, 1, head_dim, 0}, *find_kv_codec("f32"),
+                                    specification(), 9);
+}
+
+TEST_P(Attention, one_score_of_minus_infinity_faults) {
+  // It looks like a masked slot, so the softmax alone would not notice.
+  for (int context : {96, 100}) {
+    for (int bad : {0, 15, 40, 64, 95, context - 1}) {
+      const auto s = one_head(context, 16);
+      std::vector<uint8_t> faults;
+      for (int d = 0; d < 16; d++) {
+        s->q[d] = 1e30f;
+        for (int p = 0; p < context; p++)
+          s->keys[size_t(p) * 16 + d] = p == bad ? -1e20f : 1e-30f;
+      }
+      for (int p = 0; p < context; p++)
+        s->write(specification(), p);
+      attend(set(), *s, &faults);
+      EXPECT_EQ(faults[0], 1) << bad << " of " << context;
+    }
   }
-  for (int p = 0; p < 100; p++)
-    s.write(specification(), p);
+}
+
+TEST_P(Attention, scores_that_all_lie_below_the_start_of_the_maximum_fault) {
+  const auto s = one_head(70, 16);
+  for (int d = 0; d < 16; d++) {
+    s->q[d] = 1e30f;
+    for (int p = 0; p < 70; p++)
+      s->keys[size_t(p) * 16 + d] = -1e3f;
+  }
+  for (int p = 0; p < 70; p++)
+    s->write(specification(), p);
   std::vector<uint8_t> faults;
-  attend(set(), s, &faults);
+  attend(set(), *s, &faults);
   EXPECT_EQ(faults[0], 1);
+}
+
+TEST_P(Attention, large_scores_of_either_sign_follow_the_rule) {
+  for (float scale : {-1e3f, 30.0f, 1e6f}) {
+    Sequence s({700, 5, 6, 2, 64, 0}, kv_codecs()[0], specification(), 12);
+    // Positive keys: all scores have the sign of q, some heads far below zero, some far above.
+    for (float& k : s.keys)
+      k = std::fabs(k);
+    for (float& x : s.q)
+      x = std::fabs(x) * scale;
+    for (int p = 0; p < 700; p++)
+      s.write(specification(), p);
+    std::vector<uint8_t> faults;
+    const auto want = literal(s), got = attend(set(), s, &faults);
+    EXPECT_SAME(want, got, s);
+    for (uint8_t f : faults)
+      EXPECT_EQ(f, 0);
+  }
+}
+
+TEST_P(Attention, a_zero_result_is_positive) {
+  // The sums of split 0 and of page 4 are negative, page 5 brings far larger scores, which scale both by +0,
+  // and adds only -0: without the last addition the result is -0.
+  const auto s = one_head(384, 16);
+  for (int d = 0; d < 16; d++) {
+    s->q[d] = 1;
+    for (int p = 0; p < 384; p++) {
+      s->keys[size_t(p) * 16 + d] = p < 256 ? 0.0f : p < 320 ? 50.0f : 100.0f;
+      s->values[size_t(p) * 16 + d] = p < 320 ? -1.0f : -0.0f;
+    }
+  }
+  for (int p = 0; p < 384; p++)
+    s->write(specification(), p);
+  const auto got = attend(set(), *s);
+  for (int d = 0; d < 16; d++)
+    EXPECT_EQ(float_bits(got[d]), 0u);
 }
 
 TEST_P(Attention, kv_write_stores_the_same_bytes_and_saturates) {
