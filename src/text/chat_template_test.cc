@@ -188,7 +188,7 @@ TEST(ChatTemplate, hostile_templates_stop_with_an_error) {
   const std::string deep =
       "{% set ns = namespace(l=[1]) %}{% for i in range(99999) %}{% set ns.l = [ns.l] %}{% endfor %}";
   // More work, output, text or depth than allowed.
-  for (const std::string source :
+  for (const std::string& source :
        {std::string("{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor %}{% endfor %}"),
         std::string("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}"),
         std::string(

@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "fmt/format.h"
+#include "text/detokenizer.h"
 #include "text/gguf_vocab.h"
 #include "text/test_files.h"
 #include "text/tokenizer.h"
@@ -61,6 +64,42 @@ inline void expect_oracle_ids(const Tokenizer& tokenizer, const std::vector<Orac
     failures += *parsed != row.ids || *plain != row.plain_ids;
     ASSERT_LT(failures, 5) << "and more";
   }
+}
+
+inline bool is_utf8(std::string_view s) {
+  for (size_t i = 0; i < s.size();) {
+    const uint8_t c = s[i];
+    const size_t n = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    if (c >= 0x80 && c < 0xC2) return false;
+    if (i + n > s.size()) return false;
+    for (size_t k = 1; k < n; ++k) {
+      if ((s[i + k] & 0xC0) != 0x80) return false;
+    }
+    i += n;
+  }
+  return true;
+}
+
+// The stream after each token, and what finishing there would give.
+inline void expect_streams(const std::shared_ptr<const Tokenizer>& tokenizer, const OracleRow& row) {
+  Detokenizer stream(tokenizer, {.skip_control = false, .at_text_start = true});
+  std::string text;
+  for (size_t k = 0; k < row.ids.size(); ++k) {
+    stream.push(row.ids[k], text);
+    ASSERT_TRUE(is_utf8(text)) << row.text;
+    Detokenizer ends_here = stream;
+    std::string cut = text;
+    ends_here.finish(cut);
+    ASSERT_TRUE(is_utf8(cut)) << row.text;
+    // The library gives up a whole byte-fallback run when one byte of it is wrong; a stream has already shown
+    // the rest.
+    if (tokenizer->has_byte_fallback() && cut != text) continue;
+    const auto whole = tokenizer->reference_decode(std::span(row.ids).first(k + 1), false);
+    ASSERT_TRUE(whole.ok());
+    ASSERT_EQ(cut, *whole) << row.text << ", " << k + 1 << " tokens";
+  }
+  stream.finish(text);
+  EXPECT_EQ(text, row.decoded);
 }
 
 // Owns what a GgufVocab points to.

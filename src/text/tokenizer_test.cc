@@ -29,42 +29,6 @@ std::shared_ptr<const Tokenizer> from(OwnedVocab& vocab) {
   return result.ok() ? *result : nullptr;
 }
 
-bool is_utf8(std::string_view s) {
-  for (size_t i = 0; i < s.size();) {
-    const uint8_t c = s[i];
-    const size_t n = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
-    if (c >= 0x80 && c < 0xC2) return false;
-    if (i + n > s.size()) return false;
-    for (size_t k = 1; k < n; ++k) {
-      if ((s[i + k] & 0xC0) != 0x80) return false;
-    }
-    i += n;
-  }
-  return true;
-}
-
-// The stream after each token, and what finishing there would give.
-void expect_streams(const std::shared_ptr<const Tokenizer>& tokenizer, const OracleRow& row) {
-  Detokenizer stream(tokenizer, {.skip_control = false, .at_text_start = true});
-  std::string text;
-  for (size_t k = 0; k < row.ids.size(); ++k) {
-    stream.push(row.ids[k], text);
-    ASSERT_TRUE(is_utf8(text)) << row.text;
-    Detokenizer ends_here = stream;
-    std::string cut = text;
-    ends_here.finish(cut);
-    ASSERT_TRUE(is_utf8(cut)) << row.text;
-    // The library gives up a whole byte-fallback run when one byte of it is wrong; a stream has already shown
-    // the rest.
-    if (tokenizer->has_byte_fallback() && cut != text) continue;
-    const auto whole = tokenizer->reference_decode(std::span(row.ids).first(k + 1), false);
-    ASSERT_TRUE(whole.ok());
-    ASSERT_EQ(cut, *whole) << row.text << ", " << k + 1 << " tokens";
-  }
-  stream.finish(text);
-  EXPECT_EQ(text, row.decoded);
-}
-
 class TokenizerJson : public testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerJson, ids_decodes_and_streams_agree_with_the_oracle) {
