@@ -113,6 +113,16 @@ check "Ctrl-C: took long" [ $((SECONDS - start)) -le 5 ]
 check "Ctrl-C: what was printed is lost" [ -s "$work/out" ]
 check "Ctrl-C: ends in the middle of a line" [ -z "$(tail -c 1 "$work/out")" ]
 
+printf '[%s1]' "$(printf '1,%.0s' $(seq 6000))" >"$work/long.json"
+"$invar" logits --tokens "$work/long.json" --out "$work/long.npy" >"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+for _ in $(seq 600); do [ -n "$(ls "$work" | grep long.npy)" ] && break; sleep 0.1; done
+kill -INT $pid
+wait $pid
+code=$?
+check "Ctrl-C in logits: exit code $code" [ $code = 130 ]
+check "Ctrl-C in logits: a file is left" [ -z "$(ls "$work" | grep long.npy)" ]
+
 # ---- inspect, tokenize, logits, bench, help
 run "inspect" 0 "$invar" inspect "$model" --tensors
 out_has "inspect" "verdict    runs"
@@ -181,6 +191,10 @@ cp "$tiny" "$work/type.gguf"
 at=$(LC_ALL=C grep -abo token_embd.weight "$tiny" | head -1 | cut -d: -f1)
 printf '\x63\x00\x00\x00' | dd of="$work/type.gguf" bs=1 seek=$((at + 37)) conv=notrunc status=none
 refused "unknown tensor type" 1 token_embd.weight "$invar" run --model "$work/type.gguf" hello </dev/null
+iq=$oracles/gguf/quant/llama-q256-IQ4_NL.gguf
+refused "unsupported tensor type" 1 IQ4_NL "$invar" run --model "$iq" hello </dev/null
+run "inspect an unsupported tensor type" 0 "$invar" inspect --tensors "$iq"
+out_has "inspect an unsupported tensor type" unsupported
 refused "sliding window" 1 sliding_attention "$invar" run --model "$oracles/models/qwen2-swa" hello </dev/null
 mkdir "$work/folder"
 refused "folder without a model" 1 config.json "$invar" run --model "$work/folder" hello </dev/null

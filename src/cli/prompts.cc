@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/json.hpp>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "base/size_text.h"
@@ -76,6 +78,13 @@ Result<std::string> read_text(const std::string& path) {
 Result<std::string> prompt_from_arguments(std::span<const std::string> args) {
   std::string prompt = fmt::format("{}", fmt::join(args, " "));
   if (stdin_is_piped()) {
+    // A pipe that nobody writes to would look like a hang.
+    pollfd waiting = {STDIN_FILENO, POLLIN, 0};
+    if (!prompt.empty() && ::poll(&waiting, 1, 1000) == 0)
+      std::fputs(
+          "invar: waiting for the end of standard input, which is part of the prompt; </dev/null leaves it "
+          "out\n",
+          stderr);
     ASSIGN_OR_RETURN(std::string piped, read_text("-"));
     while (piped.ends_with('\n') || piped.ends_with('\r'))
       piped.pop_back();

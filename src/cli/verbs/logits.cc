@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/engine_flags.h"
+#include "cli/interrupt.h"
 #include "cli/npy_writer.h"
 #include "cli/prompts.h"
 #include "cli/verbs.h"
@@ -32,7 +33,8 @@ Result<std::vector<int32_t>> read_ids(const std::string& path) {
   return ids;
 }
 
-Status write_logits(const EngineFlags& engine_flags, const std::string& tokens, const std::string& out) {
+Status write_logits(const EngineFlags& engine_flags, const std::string& tokens, const std::string& out,
+                    Interrupt& interrupt) {
   ASSIGN_OR_RETURN(std::vector<int32_t> ids, read_ids(tokens));
   ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, engine_flags.load_model());
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, engine_flags.make_engine(model));
@@ -46,8 +48,11 @@ Status write_logits(const EngineFlags& engine_flags, const std::string& tokens, 
     if (written.ok()) written = writer.append(row);
   };
   ASSIGN_OR_RETURN(const std::shared_ptr<Stream> stream, engine->submit(std::move(request)));
+  interrupt.on_signal([&] { stream->cancel(); });  // the unfinished file is then removed
   while (engine->step() && written.ok()) {
   }
+  interrupt.on_signal(nullptr);
+  if (interrupt.seen()) return {Code::kCancelled, "interrupted"};
   RETURN_IF_ERROR(written);
   while (const std::optional<TokenEvent> event = stream->try_next()) {
     if (event->finish == FinishReason::kError) return event->error;
@@ -73,7 +78,8 @@ int logits_verb(Arguments args) {
   if (tokens.empty())
     return fail_usage(invalid_argument("--tokens FILE is missing: a JSON array of token ids"));
   if (out.empty()) return fail_usage(invalid_argument("--out FILE is missing: where the logits go"));
-  if (const Status s = write_logits(engine, tokens, out); !s.ok()) return fail(s);
+  Interrupt interrupt;
+  if (const Status s = write_logits(engine, tokens, out, interrupt); !s.ok()) return fail(s);
   return 0;
 }
 

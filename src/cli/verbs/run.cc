@@ -53,8 +53,9 @@ std::string logprob_line(const TokenEvent& event, const text::Tokenizer& tokeniz
 }
 
 // Prints one answer to its end.
-Status print_answer(Stream& stream, const TextSetup& text, bool logprobs, Timing& timing) {
-  text::Detokenizer detokenizer(text.tokenizer, {});
+Status print_answer(Stream& stream, const TextSetup& text, bool raw, bool logprobs, Timing& timing) {
+  // An answer is a text of its own; a continuation is not.
+  text::Detokenizer detokenizer(text.tokenizer, {.at_text_start = !raw});
   std::string last_written = "\n";
   const auto put = [&](std::string piece) -> Status {
     if (piece.empty()) return {};
@@ -170,7 +171,7 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   for (size_t i = 0; i < streams.size(); ++i) {
     Status s;
     if (streams.size() > 1) s = write_out(fmt::format("{}==> prompt {} <==\n", i ? "\n" : "", i + 1));
-    if (s.ok()) s = print_answer(*streams[i], text, sampling.logprobs() >= 0, timing);
+    if (s.ok()) s = print_answer(*streams[i], text, options.raw, sampling.logprobs() >= 0, timing);
     if (s.ok()) continue;
     if (first_error.ok()) first_error = s;
     if (s.code() == Code::kIo) break;  // nobody reads on
