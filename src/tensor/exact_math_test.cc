@@ -78,62 +78,59 @@ void expect_equal_to_reference(size_t count, Make make) {
 
 TEST(ExactMath, SoftFma32EqualsHardwareOnAllBitPatterns) {
   Random random{1};
-  expect_equal_to_reference<float>(
-      sample(40'000'000, 4'000'000'000), [&](float& a, float& b, float& c) {
-        const uint64_t r = random.next();
-        a = f32_of(uint32_t(r)), b = f32_of(uint32_t(r >> 32)), c = f32_of(uint32_t(random.next()));
-      });
+  expect_equal_to_reference<float>(sample(40'000'000, 4'000'000'000), [&](float& a, float& b, float& c) {
+    const uint64_t r = random.next();
+    a = f32_of(uint32_t(r)), b = f32_of(uint32_t(r >> 32)), c = f32_of(uint32_t(random.next()));
+  });
 }
 
 TEST(ExactMath, SoftFma32EqualsHardwareOnCancellationTiesAndSubnormals) {
   Random random{2};
-  expect_equal_to_reference<float>(
-      sample(60'000'000, 4'000'000'000), [&](float& a, float& b, float& c) {
-        const uint64_t r = random.next();
-        const auto value = [](uint32_t mantissa, int exponent) {
-          return f32_of((mantissa & 0x807FFFFFu) | uint32_t(exponent + 127) << 23);
-        };
-        // Few mantissa bits make exact products and ties; the exponent of a*b runs from subnormal results to
-        // overflow.
-        const uint32_t mask = (r >> 62) == 0 ? 0x80000000u | (0x7FF800u << (r >> 58 & 3)) : 0xFFFFFFFFu;
-        const int total = int((r >> 48) % 290) - 160, half = total / 2;
-        a = value(uint32_t(r) & mask, std::max(-126, std::min(127, half)));
-        b = value(uint32_t(r >> 24) & mask, std::max(-126, std::min(127, total - half)));
-        const float product = a * b;
-        switch (random.next() & 7) {
-          case 0:
-            c = -product;
-            break;  // exact residue
-          case 1:
-            c = f32_of(bits_of(-product) + uint32_t(random.below(9)) - 4);
-            break;  // near cancellation
-          case 2:
-            c = f32_of(bits_of(-product) ^ uint32_t(1u << random.below(24)));
-            break;
-          case 3:
-            c = f32_of(uint32_t(random.next()) & 0x80000003u);
-            break;  // smallest subnormals, zeros
-          case 4:
-            c = product * f32_of(uint32_t(127 + 22 + random.below(5)) << 23);
-            break;  // product is near half an ulp of c
-          case 5:
-            c = product * f32_of(uint32_t(127 - 27 + random.below(6)) << 23);
-            break;  // c is near half an ulp of the product
-          case 6:
-            c = value(uint32_t(random.next()) & mask,
-                      std::max(-126, std::min(127, total + random.below(60) - 30)));
-            break;
-          default:
-            c = f32_of(uint32_t(random.next()) & 0x80FFFFFFu);
-            break;  // subnormal and small
-        }
-      });
+  expect_equal_to_reference<float>(sample(60'000'000, 4'000'000'000), [&](float& a, float& b, float& c) {
+    const uint64_t r = random.next();
+    const auto value = [](uint32_t mantissa, int exponent) {
+      return f32_of((mantissa & 0x807FFFFFu) | uint32_t(exponent + 127) << 23);
+    };
+    // Few mantissa bits make exact products and ties; the exponent of a*b runs from subnormal results to
+    // overflow.
+    const uint32_t mask = (r >> 62) == 0 ? 0x80000000u | (0x7FF800u << (r >> 58 & 3)) : 0xFFFFFFFFu;
+    const int total = int((r >> 48) % 290) - 160, half = total / 2;
+    a = value(uint32_t(r) & mask, std::max(-126, std::min(127, half)));
+    b = value(uint32_t(r >> 24) & mask, std::max(-126, std::min(127, total - half)));
+    const float product = a * b;
+    switch (random.next() & 7) {
+      case 0:
+        c = -product;
+        break;  // exact residue
+      case 1:
+        c = f32_of(bits_of(-product) + uint32_t(random.below(9)) - 4);
+        break;  // near cancellation
+      case 2:
+        c = f32_of(bits_of(-product) ^ uint32_t(1u << random.below(24)));
+        break;
+      case 3:
+        c = f32_of(uint32_t(random.next()) & 0x80000003u);
+        break;  // smallest subnormals, zeros
+      case 4:
+        c = product * f32_of(uint32_t(127 + 22 + random.below(5)) << 23);
+        break;  // product is near half an ulp of c
+      case 5:
+        c = product * f32_of(uint32_t(127 - 27 + random.below(6)) << 23);
+        break;  // c is near half an ulp of the product
+      case 6:
+        c = value(uint32_t(random.next()) & mask,
+                  std::max(-126, std::min(127, total + random.below(60) - 30)));
+        break;
+      default:
+        c = f32_of(uint32_t(random.next()) & 0x80FFFFFFu);
+        break;  // subnormal and small
+    }
+  });
 }
 
 TEST(ExactMath, SoftFma64EqualsHardwareInsideItsDocumentedRange) {
   Random random{3};
-  expect_equal_to_reference<double>(sample(50'000'000, 4'000'000'000), [&](double& a, double& b,
-                                                                                   double& c) {
+  expect_equal_to_reference<double>(sample(50'000'000, 4'000'000'000), [&](double& a, double& b, double& c) {
     const uint64_t r = random.next();
     const auto value = [](uint64_t mantissa, int exponent) {
       return f64_of((mantissa & 0x800FFFFFFFFFFFFFu) | uint64_t(exponent + 1023) << 52);
