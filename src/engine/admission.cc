@@ -74,7 +74,8 @@ Result<PoolPlan> plan_pool(const Graph& graph, const KvCodec& codec, int32_t tra
     PagePool::SizeClass& c = plan.classes[g];
     // Each group gets the share of the memory that a sequence of full length gives it.
     const int64_t peak = plan.placements[g].peak_pages(wanted, step), all = peak * options.max_batch;
-    const uint64_t affordable = bytes_each == 0 ? 0 : uint64_t((unsigned __int128)limit * uint64_t(peak) / bytes_each);
+    const uint64_t affordable =
+        bytes_each == 0 ? 0 : uint64_t((unsigned __int128)limit * uint64_t(peak) / bytes_each);
     c.pages = int32_t(std::min({affordable, uint64_t(all), uint64_t{INT32_MAX}}));
   }
 
@@ -82,8 +83,8 @@ Result<PoolPlan> plan_pool(const Graph& graph, const KvCodec& codec, int32_t tra
   if (plan.context == 0 || (options.context > 0 && plan.context < wanted)) {
     const int32_t least = options.context > 0 ? wanted : 1;
     return resource_exhausted(fmt::format(
-        "the KV cache of {} tokens in {} takes {}, the pool may take {}; raise --memory or lower --context", least,
-        codec.name, size_text(need_of(plan, least, step).bytes), size_text(limit)));
+        "the KV cache of {} tokens in {} takes {}, the pool may take {}; raise --memory or lower --context",
+        least, codec.name, size_text(need_of(plan, least, step).bytes), size_text(limit)));
   }
   return plan;
 }
@@ -94,15 +95,17 @@ Status check_request(const GenerateRequest& request, int32_t vocab, int32_t cont
   if (request.max_tokens < 0)
     return invalid_argument(fmt::format("max_tokens: {} is negative", request.max_tokens));
   if (prompt + (request.max_tokens > 0 ? 1 : 0) > context)
-    return invalid_argument(fmt::format("prompt: {} tokens do not fit into the context of {} tokens{}", prompt, context,
+    return invalid_argument(fmt::format("prompt: {} tokens do not fit into the context of {} tokens{}",
+                                        prompt, context,
                                         prompt == context ? " with one more for the answer" : ""));
   for (size_t i = 0; i < request.prompt.size(); ++i)
     if (request.prompt[i] < 0 || request.prompt[i] >= vocab)
-      return invalid_argument(fmt::format("prompt: token id {} at position {} is outside the vocabulary of {}",
-                                          request.prompt[i], i, vocab));
+      return invalid_argument(fmt::format(
+          "prompt: token id {} at position {} is outside the vocabulary of {}", request.prompt[i], i, vocab));
   for (const int32_t id : request.stop_ids)
     if (id < 0 || id >= vocab)
-      return invalid_argument(fmt::format("stop_ids: token id {} is outside the vocabulary of {}", id, vocab));
+      return invalid_argument(
+          fmt::format("stop_ids: token id {} is outside the vocabulary of {}", id, vocab));
   if (request.all_prompt_logits && !request.on_logits)
     return invalid_argument("all_prompt_logits: there is no on_logits to take them");
   return request.sampling.validate(vocab);

@@ -1,6 +1,6 @@
 #pragma once
-// Admission: exact byte counts. How large the KV pool is, how long a sequence can be in it, and which requests can
-// never run. Pure functions, called at create() and submit().
+// Admission: exact byte counts. How large the KV pool is, how long a sequence can be in it, and which
+// requests can never run. Pure functions, called at create() and submit().
 
 #include <cstdint>
 #include <span>

@@ -31,7 +31,8 @@ void Batch::gather(std::span<const Row> rows, const PagePool& pool, std::span<co
   const std::span<const KvRun> runs = runs_;
   for (size_t view = 0; view + 1 < run_begin_.size(); ++view) {
     const int32_t g = int32_t(view) % group_count;
-    views_.push_back({&pool.layout(g), runs.subspan(run_begin_[view], run_begin_[view + 1] - run_begin_[view]),
+    views_.push_back({&pool.layout(g),
+                      runs.subspan(run_begin_[view], run_begin_[view + 1] - run_begin_[view]),
                       groups[g].window});
   }
   for (size_t row = 0; row < sequences_.size(); ++row)

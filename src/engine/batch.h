@@ -1,6 +1,6 @@
 #pragma once
-// Row: one sequence's share of a step. Batch: a step as plain arrays, gathered from rows without padding. Engine
-// thread only; the arrays keep their capacity from step to step.
+// Row: one sequence's share of a step. Batch: a step as plain arrays, gathered from rows without padding.
+// Engine thread only; the arrays keep their capacity from step to step.
 
 #include <cstdint>
 #include <span>
@@ -18,7 +18,7 @@ struct Row {
   const KvCache* cache;             // the sequence's, or a fork of it that holds a branch of drafts
   std::span<const int32_t> tokens;  // live until the step ends; slots for all of them are reserved
   int32_t first_position;
-  int32_t logits;                   // the last so many of its tokens want logits
+  int32_t logits;  // the last so many of its tokens want logits
 };
 
 class Batch {
@@ -35,13 +35,13 @@ class Batch {
 
  private:
   std::vector<Row> rows_;
-  std::vector<int32_t> tokens_;           // [T]
-  std::vector<SequenceRows> sequences_;   // [rows]
-  std::vector<int32_t> logit_rows_;       // [L]
-  std::vector<int32_t> first_logit_;      // [rows]
-  std::vector<KvView> views_;             // [rows, groups]
-  std::vector<KvRun> runs_;               // of all views, one after the other
-  std::vector<size_t> run_begin_;         // [rows * groups + 1]
+  std::vector<int32_t> tokens_;          // [T]
+  std::vector<SequenceRows> sequences_;  // [rows]
+  std::vector<int32_t> logit_rows_;      // [L]
+  std::vector<int32_t> first_logit_;     // [rows]
+  std::vector<KvView> views_;            // [rows, groups]
+  std::vector<KvRun> runs_;              // of all views, one after the other
+  std::vector<size_t> run_begin_;        // [rows * groups + 1]
 };
 
 }  // namespace invar

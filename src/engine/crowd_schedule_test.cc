@@ -40,7 +40,8 @@ class Random {
 
 Case random_case(Random& random) {
   Case c;
-  const int32_t length = random.pick({random.between(1, 10), random.between(60, 70), random.between(100, 300)});
+  const int32_t length =
+      random.pick({random.between(1, 10), random.between(60, 70), random.between(100, 300)});
   for (int32_t i = 0; i < length; ++i)
     c.prompt.push_back(random.between(0, kFakeVocab - 1));
   c.max_tokens = random.pick({0, 1, random.between(2, 20), random.between(20, 90), random.between(70, 90)});

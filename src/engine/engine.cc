@@ -23,7 +23,8 @@ namespace invar {
 namespace {
 
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -44,7 +45,8 @@ Status check_options(const EngineOptions& o) {
                                                       {"max_logit_rows", o.max_logit_rows}};
   for (const auto& [name, value] : positive)
     if (value <= 0) return invalid_argument(fmt::format("{}: {} is not positive", name, value));
-  if (o.prefill_chunk < 0) return invalid_argument(fmt::format("prefill_chunk: {} is negative", o.prefill_chunk));
+  if (o.prefill_chunk < 0)
+    return invalid_argument(fmt::format("prefill_chunk: {} is negative", o.prefill_chunk));
   return {};
 }
 
@@ -143,11 +145,13 @@ void Engine::Impl::commit_row(size_t index, const StepOutputs& outputs) {
   const auto faults = outputs.faults.subspan(size_t(batch.first_token(index)), row.tokens.size());
   const auto fault = std::find_if(faults.begin(), faults.end(), [](uint8_t f) { return f != 0; });
   if (fault != faults.end()) {
-    return sequence.fail(internal_error(fmt::format("the model's numbers became NaN or infinite at position {}",
-                                                    row.first_position + (fault - faults.begin()))));
+    return sequence.fail(
+        internal_error(fmt::format("the model's numbers became NaN or infinite at position {}",
+                                   row.first_position + (fault - faults.begin()))));
   }
   const size_t vocab = size_t(model.graph->vocab);
-  const auto logits = outputs.logits.subspan(size_t(batch.first_logit(index)) * vocab, size_t(row.logits) * vocab);
+  const auto logits =
+      outputs.logits.subspan(size_t(batch.first_logit(index)) * vocab, size_t(row.logits) * vocab);
   sequence.commit(int32_t(row.tokens.size()), logits);
   if (!sequence.chooses()) return;
   Result<Choice> choice = sequence.choose(logits.last(vocab), sampler, mask_words);
@@ -211,7 +215,8 @@ void Engine::Impl::end_all() {
   publish();
 }
 
-Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend,
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> model,
+                                               std::unique_ptr<Backend> backend,
                                                const EngineOptions& options) {
   EngineModel parts{&model->graph(), &model->weights(), model->info().context_length,
                     model->packed_in_memory() ? 0 : model->packed_bytes(), nullptr};
@@ -235,14 +240,15 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineModel model, std::unique_pt
   ASSIGN_OR_RETURN(auto executable, backend->compile(*model.graph, *model.weights,
                                                      {options.max_step_tokens, options.max_logit_rows}));
   const uint64_t taken = model.mapped_bytes, free = free_memory_bytes();
-  ASSIGN_OR_RETURN(PoolPlan plan,
-                   plan_pool(*model.graph, *codec, model.context_length, options, free > taken ? free - taken : 0));
+  ASSIGN_OR_RETURN(PoolPlan plan, plan_pool(*model.graph, *codec, model.context_length, options,
+                                            free > taken ? free - taken : 0));
   ASSIGN_OR_RETURN(auto pool, PagePool::create(plan.classes));
   const SchedulerLimits limits{options.max_step_tokens, options.prefill_chunk,
                                std::min({options.max_batch, options.max_step_tokens, options.max_logit_rows}),
                                options.max_logit_rows};
-  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(
-      std::move(model), std::move(backend), std::move(executable), std::move(plan), std::move(pool), limits)));
+  return std::unique_ptr<Engine>(
+      new Engine(std::make_unique<Impl>(std::move(model), std::move(backend), std::move(executable),
+                                        std::move(plan), std::move(pool), limits)));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -261,7 +267,9 @@ Result<std::shared_ptr<Stream>> Engine::submit(GenerateRequest request) {
   return stream;
 }
 
-bool Engine::step() { return impl_->step(); }
+bool Engine::step() {
+  return impl_->step();
+}
 
 void Engine::start() {
   CHECK(!impl_->thread.joinable());
@@ -281,8 +289,12 @@ EngineStats Engine::stats() const {
           .scratch_bytes = impl_->runner.scratch_bytes()};
 }
 
-int32_t Engine::context() const { return impl_->context; }
+int32_t Engine::context() const {
+  return impl_->context;
+}
 
-void Engine::set_trace(std::function<void(const StepRecord&)> trace) { impl_->trace = std::move(trace); }
+void Engine::set_trace(std::function<void(const StepRecord&)> trace) {
+  impl_->trace = std::move(trace);
+}
 
 }  // namespace invar

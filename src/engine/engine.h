@@ -1,6 +1,7 @@
 #pragma once
-// Engine: one model, one scheduler, one thread. submit() may be called from any thread; everything else that touches
-// sequences, caches and the pool happens in step(), on the engine thread (start(), or the caller who steps by hand).
+// Engine: one model, one scheduler, one thread. submit() may be called from any thread; everything else that
+// touches sequences, caches and the pool happens in step(), on the engine thread (start(), or the caller who
+// steps by hand).
 
 #include <cstdint>
 #include <functional>
@@ -19,34 +20,35 @@
 namespace invar {
 
 struct EngineOptions {
-  std::string kv = "f16";           // KV codec by name
-  int32_t context = 0;              // positions per sequence; 0 = the model's trained length, or what the pool holds
-  uint64_t memory_bytes = 0;        // bound of the KV pool; 0 = a stated share of what is left after the weights
-  int32_t max_step_tokens = 512;    // token budget of a step
-  int32_t prefill_chunk = 0;        // prompt tokens per sequence and step; 0 = up to the budget
-  int32_t max_batch = 64;           // sequences per step, at most as many as the two budgets of a step
-  int32_t max_logit_rows = 64;      // rows with logits per step
+  std::string kv = "f16";  // KV codec by name
+  int32_t context = 0;     // positions per sequence; 0 = the model's trained length, or what the pool holds
+  uint64_t memory_bytes = 0;  // bound of the KV pool; 0 = a stated share of what is left after the weights
+  int32_t max_step_tokens = 512;  // token budget of a step
+  int32_t prefill_chunk = 0;      // prompt tokens per sequence and step; 0 = up to the budget
+  int32_t max_batch = 64;         // sequences per step, at most as many as the two budgets of a step
+  int32_t max_logit_rows = 64;    // rows with logits per step
 };
 
 // What the engine needs of a model; `owner` keeps the rest alive.
 struct EngineModel {
   const Graph* graph = nullptr;
   const WeightSet* weights = nullptr;
-  int32_t context_length = 0;   // trained positions
-  uint64_t mapped_bytes = 0;    // weights that are not in memory yet
+  int32_t context_length = 0;  // trained positions
+  uint64_t mapped_bytes = 0;   // weights that are not in memory yet
   std::shared_ptr<const void> owner;
 };
 
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend,
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model,
+                                                std::unique_ptr<Backend> backend,
                                                 const EngineOptions& options);
   static Result<std::unique_ptr<Engine>> create(EngineModel model, std::unique_ptr<Backend> backend,
                                                 const EngineOptions& options);
   ~Engine();  // stops the thread; unfinished requests end as cancelled
 
-  // Refuses what can never run (empty prompt, ids outside the vocabulary, longer than the context, bad sampling
-  // fields) with a message that names field and numbers. What fits the context fits the pool.
+  // Refuses what can never run (empty prompt, ids outside the vocabulary, longer than the context, bad
+  // sampling fields) with a message that names field and numbers. What fits the context fits the pool.
   Result<std::shared_ptr<Stream>> submit(GenerateRequest request);
 
   // Runs one step: drain, plan, gather, forward, sample, commit, publish. False when there was nothing to do.
@@ -56,7 +58,8 @@ class Engine {
 
   EngineStats stats() const;  // a snapshot, from any thread
   int32_t context() const;    // positions that one sequence can have
-  // Called after every step on the engine thread with what ran; for tests and traces. Set before the first step.
+  // Called after every step on the engine thread with what ran; for tests and traces. Set before the first
+  // step.
   void set_trace(std::function<void(const StepRecord&)> trace);
 
  private:

@@ -44,7 +44,8 @@ TEST(Engine, stop_id_ends_without_being_part_of_the_answer) {
   const Answer stopped = t.run(std::move(r));
   const size_t at = size_t(std::find(free_run.tokens.begin(), free_run.tokens.end(), free_run.tokens[3]) -
                            free_run.tokens.begin());
-  EXPECT_EQ(stopped.tokens, std::vector<int32_t>(free_run.tokens.begin(), free_run.tokens.begin() + long(at)));
+  EXPECT_EQ(stopped.tokens,
+            std::vector<int32_t>(free_run.tokens.begin(), free_run.tokens.begin() + long(at)));
   EXPECT_EQ(stopped.finish, FinishReason::kStop);
 
   GenerateRequest ignoring = request({5, 6}, 8);
@@ -176,7 +177,8 @@ TEST(Engine, refusals_name_field_and_numbers) {
     return stream.status().message();
   };
   EXPECT_EQ(message(request({}, 1)), "prompt: no tokens");
-  EXPECT_NE(message(request(prompt_of(65), 0)).find("65 tokens do not fit into the context of 64"), std::string::npos);
+  EXPECT_NE(message(request(prompt_of(65), 0)).find("65 tokens do not fit into the context of 64"),
+            std::string::npos);
   EXPECT_NE(message(request(prompt_of(64), 1)).find("one more for the answer"), std::string::npos);
   EXPECT_NE(message(request({1, kFakeVocab}, 1)).find("token id 97 at position 1"), std::string::npos);
   EXPECT_NE(message(request({-1}, 1)).find("token id -1"), std::string::npos);

@@ -1,7 +1,8 @@
 #pragma once
-// FakeBackend: a backend for engine tests whose logits depend on every byte of the cache that a real model would
-// read. Each token leaves a hash in its slot; a row's logits are drawn from a hash over all slots it can see. A wrong
-// page, a missing or stale slot, a wrong position or a foreign token changes every later token.
+// FakeBackend: a backend for engine tests whose logits depend on every byte of the cache that a real model
+// would read. Each token leaves a hash in its slot; a row's logits are drawn from a hash over all slots it
+// can see. A wrong page, a missing or stale slot, a wrong position or a foreign token changes every later
+// token.
 
 #include <gtest/gtest.h>
 

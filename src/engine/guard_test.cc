@@ -12,7 +12,9 @@ namespace {
 
 struct Script {
   std::function<Verdict(int32_t nth, int32_t token)> accept = [](int32_t, int32_t) { return Verdict(); };
-  std::function<bool(int32_t nth, std::span<uint32_t>)> mask = [](int32_t, std::span<uint32_t>) { return false; };
+  std::function<bool(int32_t nth, std::span<uint32_t>)> mask = [](int32_t, std::span<uint32_t>) {
+    return false;
+  };
 };
 
 class ScriptedGuard : public Guard {
@@ -70,9 +72,8 @@ TEST_F(GuardTest, stop_keeps_the_token_and_stop_before_drops_it) {
 
 TEST_F(GuardTest, forced_tokens_follow_as_if_they_had_been_part_of_the_prompt) {
   static const std::vector<int32_t> forced = {11, 12, 13};
-  const Answer a = run({.accept = [](int32_t nth, int32_t) {
-    return nth == 1 ? Verdict{.forced = forced} : Verdict();
-  }});
+  const Answer a =
+      run({.accept = [](int32_t nth, int32_t) { return nth == 1 ? Verdict{.forced = forced} : Verdict(); }});
   ASSERT_EQ(a.tokens.size(), 8u);
   EXPECT_EQ(std::vector<int32_t>(a.tokens.begin() + 2, a.tokens.begin() + 5), forced);
   EXPECT_EQ(seen_, a.tokens);
@@ -100,12 +101,14 @@ TEST_F(GuardTest, last_forced_token_may_force_more) {
     if (nth == 0) return Verdict{.forced = first};
     return token == 12 ? Verdict{.forced = second} : Verdict();
   }});
-  EXPECT_EQ(std::vector<int32_t>(a.tokens.begin() + 1, a.tokens.begin() + 4), (std::vector<int32_t>{11, 12, 13}));
+  EXPECT_EQ(std::vector<int32_t>(a.tokens.begin() + 1, a.tokens.begin() + 4),
+            (std::vector<int32_t>{11, 12, 13}));
 }
 
 TEST_F(GuardTest, stops_and_lengths_apply_to_forced_tokens) {
   static const std::vector<int32_t> forced = {11, 12, 13, 14};
-  const Script script{.accept = [](int32_t nth, int32_t) { return nth == 0 ? Verdict{.forced = forced} : Verdict(); }};
+  const Script script{
+      .accept = [](int32_t nth, int32_t) { return nth == 0 ? Verdict{.forced = forced} : Verdict(); }};
   const Answer cut = run(script, 3);
   EXPECT_EQ(cut.tokens.size(), 3u);
   EXPECT_EQ(cut.finish, FinishReason::kLength);

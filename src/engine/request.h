@@ -13,15 +13,15 @@
 namespace invar {
 
 struct GenerateRequest {
-  std::vector<int32_t> prompt;            // token ids, at least one
-  int32_t max_tokens = 0;                 // generated at most; 0 = none (scores only)
+  std::vector<int32_t> prompt;  // token ids, at least one
+  int32_t max_tokens = 0;       // generated at most; 0 = none (scores only)
   SamplingParams sampling;
-  std::vector<int32_t> stop_ids;          // end the sequence, not part of the answer
-  bool ignore_eos = false;                // stop_ids do not apply
-  std::unique_ptr<Guard> guard;           // may be null
+  std::vector<int32_t> stop_ids;  // end the sequence, not part of the answer
+  bool ignore_eos = false;        // stop_ids do not apply
+  std::unique_ptr<Guard> guard;   // may be null
 
-  // Observer of raw logits, called on the engine thread in ascending position with f32 [vocab]: for every prompt
-  // position (all_prompt_logits) or those that a token is chosen from. The span dies with the call.
+  // Observer of raw logits, called on the engine thread in ascending position with f32 [vocab]: for every
+  // prompt position (all_prompt_logits) or those that a token is chosen from. The span dies with the call.
   std::function<void(int32_t position, std::span<const float> logits)> on_logits;
   bool all_prompt_logits = false;
 };

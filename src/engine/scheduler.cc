@@ -7,7 +7,8 @@
 
 namespace invar {
 
-Scheduler::Scheduler(const SchedulerLimits& limits, const PagePool* pool, std::span<const KvPlacement> placements)
+Scheduler::Scheduler(const SchedulerLimits& limits, const PagePool* pool,
+                     std::span<const KvPlacement> placements)
     : limits_(limits), pool_(pool), placements_(placements) {
   CHECK(limits.max_running >= 1 && limits.max_running <= limits.max_step_tokens &&
         limits.max_running <= limits.max_logit_rows);
@@ -51,8 +52,8 @@ bool Scheduler::fits_now(const Sequence& sequence) const {
   return true;
 }
 
-// The highest number of tokens that every prompt can have at once; short prompts leave theirs to long ones. Not below
-// a page, so that many prompts finish one after the other instead of all at the end.
+// The highest number of tokens that every prompt can have at once; short prompts leave theirs to long ones.
+// Not below a page, so that many prompts finish one after the other instead of all at the end.
 int32_t Scheduler::fair_share() const {
   const int32_t chunk = limits_.prefill_chunk > 0 ? limits_.prefill_chunk : limits_.max_step_tokens;
   wants_.clear();
@@ -78,7 +79,8 @@ void Scheduler::give(Sequence& sequence, int32_t tokens) {
     --n;
   if (n == 0 || !reserve(sequence, n)) return;
   const int32_t logits = sequence.logits_wanted(n);
-  plan_.rows.push_back({&sequence, &sequence.cache(), sequence.next_tokens(n), sequence.cache().length(), logits});
+  plan_.rows.push_back(
+      {&sequence, &sequence.cache(), sequence.next_tokens(n), sequence.cache().length(), logits});
   tokens_left_ -= n;
   logits_left_ -= logits;
 }
@@ -93,7 +95,8 @@ bool Scheduler::reserve(Sequence& sequence, int32_t tokens) {
 
 void Scheduler::preempt_youngest() {
   Sequence* victim = running_.back().get();
-  const auto row = std::find_if(plan_.rows.begin(), plan_.rows.end(), [&](const Row& r) { return r.sequence == victim; });
+  const auto row =
+      std::find_if(plan_.rows.begin(), plan_.rows.end(), [&](const Row& r) { return r.sequence == victim; });
   if (row != plan_.rows.end()) {
     tokens_left_ += int32_t(row->tokens.size());
     logits_left_ += row->logits;

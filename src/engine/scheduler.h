@@ -1,7 +1,8 @@
 #pragma once
-// Scheduler: which sequences take how many tokens in the next step. Engine thread only; knows nothing of tensors.
-// Decode rows first, then prompts share what is left of the budget. When pages run out the youngest running sequence
-// gives its pages back and is computed again later; the oldest one can always go on, so every sequence ends.
+// Scheduler: which sequences take how many tokens in the next step. Engine thread only; knows nothing of
+// tensors. Decode rows first, then prompts share what is left of the budget. When pages run out the youngest
+// running sequence gives its pages back and is computed again later; the oldest one can always go on, so
+// every sequence ends.
 
 #include <cstdint>
 #include <deque>
@@ -17,14 +18,14 @@ namespace invar {
 
 struct SchedulerLimits {
   int32_t max_step_tokens;
-  int32_t prefill_chunk;   // per sequence and step; 0 = up to the budget
-  int32_t max_running;     // sequences; at most max_step_tokens and max_logit_rows, so that each gets its token
+  int32_t prefill_chunk;  // per sequence and step; 0 = up to the budget
+  int32_t max_running;  // sequences; at most max_step_tokens and max_logit_rows, so that each gets its token
   int32_t max_logit_rows;
 };
 
 struct Plan {
-  std::vector<Row> rows;     // each with its slots reserved
-  int32_t cut_prompts = 0;   // rows that leave tokens pending
+  std::vector<Row> rows;    // each with its slots reserved
+  int32_t cut_prompts = 0;  // rows that leave tokens pending
   int32_t preempted = 0;
 };
 

@@ -35,7 +35,8 @@ Sequence::Sequence(uint64_t arrival, GenerateRequest request, std::shared_ptr<St
 int32_t Sequence::logits_wanted(int32_t tokens) const {
   const int32_t first = cache_.length(), end = first + tokens;
   int32_t wanted = 0;
-  if (request_.all_prompt_logits) wanted = std::max(0, std::min(end, prompt_length_) - std::max(first, observed_));
+  if (request_.all_prompt_logits)
+    wanted = std::max(0, std::min(end, prompt_length_) - std::max(first, observed_));
   const bool chooses = end == length() && request_.max_tokens > 0;
   const bool counted = wanted > 0 && end <= prompt_length_;
   return wanted + (chooses && !counted ? 1 : 0);
@@ -53,10 +54,12 @@ void Sequence::commit(int32_t tokens, std::span<const float> logits) {
   if (request_.max_tokens == 0 && pending() == 0) finish(FinishReason::kLength);
 }
 
-Result<Choice> Sequence::choose(std::span<const float> logits, Sampler& sampler, std::span<uint32_t> mask_scratch) {
+Result<Choice> Sequence::choose(std::span<const float> logits, Sampler& sampler,
+                                std::span<uint32_t> mask_scratch) {
   const bool masked = request_.guard != nullptr && request_.guard->mask(mask_scratch);
   return sampler.choose({logits, request_.sampling, counts_,
-                         masked ? std::span<const uint32_t>(mask_scratch) : std::span<const uint32_t>(), length()});
+                         masked ? std::span<const uint32_t>(mask_scratch) : std::span<const uint32_t>(),
+                         length()});
 }
 
 bool Sequence::stops_at(int32_t token) const {
@@ -72,7 +75,8 @@ void Sequence::append(int32_t token) {
 void Sequence::take(Choice choice) {
   forced_.clear();
   size_t next_forced = 0;
-  TokenEvent event{.token = choice.token, .logprob = choice.logprob, .alternatives = std::move(choice.alternatives)};
+  TokenEvent event{
+      .token = choice.token, .logprob = choice.logprob, .alternatives = std::move(choice.alternatives)};
   while (true) {
     const int32_t token = *event.token;
     if (stops_at(token)) return finish(FinishReason::kStop);

@@ -1,8 +1,8 @@
 #pragma once
-// Sequence: one request in flight; everything that belongs to it hangs here and goes when it goes. Owned by the
-// scheduler, engine thread only. Its tokens are known (prompt, chosen, forced) ahead of its cache; a step feeds the
-// next pending ones, and when none is left the logits of the last one choose the next. So prefill, decode, recompute
-// after preemption and forced tokens are the same thing.
+// Sequence: one request in flight; everything that belongs to it hangs here and goes when it goes. Owned by
+// the scheduler, engine thread only. Its tokens are known (prompt, chosen, forced) ahead of its cache; a step
+// feeds the next pending ones, and when none is left the logits of the last one choose the next. So prefill,
+// decode, recompute after preemption and forced tokens are the same thing.
 
 #include <cstdint>
 #include <memory>
@@ -20,14 +20,17 @@ namespace invar {
 class Sequence {
  public:
   // arrival orders sequences by age. context bounds prompt and answer together.
-  Sequence(uint64_t arrival, GenerateRequest request, std::shared_ptr<Stream> stream, KvCache cache, int32_t context);
+  Sequence(uint64_t arrival, GenerateRequest request, std::shared_ptr<Stream> stream, KvCache cache,
+           int32_t context);
 
   uint64_t arrival() const { return arrival_; }
   int32_t length() const { return int32_t(tokens_.size()); }
   int32_t prompt_length() const { return prompt_length_; }
   int32_t generated() const { return length() - prompt_length_; }
   int32_t pending() const { return length() - cache_.length(); }  // known, not yet in the cache
-  std::span<const int32_t> next_tokens(int32_t n) const { return std::span(tokens_).subspan(size_t(cache_.length()), size_t(n)); }
+  std::span<const int32_t> next_tokens(int32_t n) const {
+    return std::span(tokens_).subspan(size_t(cache_.length()), size_t(n));
+  }
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
   bool cancelled() const { return stream_->cancelled() || stream_.use_count() == 1; }

@@ -8,10 +8,10 @@ namespace invar {
 // One step, as it ran.
 struct StepRecord {
   int64_t step = 0;
-  int32_t decode_rows = 0;       // sequences that took one generated token
-  int32_t prompt_rows = 0;       // sequences that took prompt tokens
+  int32_t decode_rows = 0;  // sequences that took one generated token
+  int32_t prompt_rows = 0;  // sequences that took prompt tokens
   int32_t prompt_tokens = 0;
-  int32_t cut_prompts = 0;       // prompts that did not fit and go on in a later step
+  int32_t cut_prompts = 0;  // prompts that did not fit and go on in a later step
   int32_t logit_rows = 0;
   int32_t preempted = 0;
   int64_t forward_ns = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Stream: the tokens of one request on their way out. Single producer (engine thread), single consumer. Dropping
-// the consumer's handle, or cancel(), makes the engine free the request within one step.
+// Stream: the tokens of one request on their way out. Single producer (engine thread), single consumer.
+// Dropping the consumer's handle, or cancel(), makes the engine free the request within one step.
 
 #include <atomic>
 #include <condition_variable>
@@ -17,8 +17,8 @@ namespace invar {
 
 enum class FinishReason : uint8_t {
   kNone,
-  kStop,       // a stop id or the guard
-  kLength,     // max_tokens or the context is reached
+  kStop,    // a stop id or the guard
+  kLength,  // max_tokens or the context is reached
   kCancelled,
   kError,
 };
@@ -28,7 +28,7 @@ struct TokenEvent {
   float logprob = 0;                       // set when asked for; 0 for a token that a guard forced
   std::vector<TokenLogprob> alternatives;  // most likely first; none for a forced token
   FinishReason finish = FinishReason::kNone;
-  Status error;                            // with kError
+  Status error;  // with kError
 };
 
 class Stream {

@@ -1,8 +1,8 @@
 #pragma once
-// KvCache: where the past of one sequence lies. Owned by its Sequence, engine thread only. Per KV group a queue of
-// pages with a base: the tail grows by reserve() and shrinks by truncate(), the head shrinks by expire().
-// Planning reserves, a step writes reserved slots only, commit() is what makes them part of the past.
-// A page that someone else holds too is never written: reserve() gives the sequence its own copy first.
+// KvCache: where the past of one sequence lies. Owned by its Sequence, engine thread only. Per KV group a
+// queue of pages with a base: the tail grows by reserve() and shrinks by truncate(), the head shrinks by
+// expire(). Planning reserves, a step writes reserved slots only, commit() is what makes them part of the
+// past. A page that someone else holds too is never written: reserve() gives the sequence its own copy first.
 
 #include <cstdint>
 #include <span>
@@ -26,18 +26,21 @@ class KvCache {
 
   // Makes positions [length, length + tokens) writable in every group, or changes nothing and returns false.
   bool reserve(int32_t tokens);
-  // The first `tokens` reserved positions hold what the step wrote; the rest of the reservation is given back, and
-  // pages that no later query reads expire.
+  // The first `tokens` reserved positions hold what the step wrote; the rest of the reservation is given
+  // back, and pages that no later query reads expire.
   void commit(int32_t tokens);
-  // Forgets positions from `position` on, and every reservation. Windowed groups reach back as far as they keep.
+  // Forgets positions from `position` on, and every reservation. Windowed groups reach back as far as they
+  // keep.
   void truncate(int32_t position);
   // Forgets everything.
   void clear();
 
-  // Appends the group's runs over its pages up to `end` <= reserved(): ascending, gapless, the last one cut at end.
+  // Appends the group's runs over its pages up to `end` <= reserved(): ascending, gapless, the last one cut
+  // at end.
   void append_runs(int32_t group, int32_t end, std::vector<KvRun>* runs) const;
 
-  // The same past for another sequence: shares every page. Whoever writes into the common tail first copies it.
+  // The same past for another sequence: shares every page. Whoever writes into the common tail first copies
+  // it.
   KvCache fork() const { return *this; }
 
   KvCache(KvCache&&) noexcept = default;
@@ -45,7 +48,7 @@ class KvCache {
 
  private:
   struct Group {
-    int32_t base = 0;            // page number of pages[0]
+    int32_t base = 0;  // page number of pages[0]
     std::vector<PageRef> pages;
     int32_t end() const { return base + int32_t(pages.size()); }
   };

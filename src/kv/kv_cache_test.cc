@@ -16,7 +16,8 @@ constexpr int32_t kWindow = 100;
 class KvCacheTest : public testing::Test {
  protected:
   void make(int32_t pages) {
-    auto created = PagePool::create({{{find_kv_codec("f32"), 1, 1, 16}, pages}, {{find_kv_codec("f16"), 2, 1, 32}, pages}});
+    auto created = PagePool::create(
+        {{{find_kv_codec("f32"), 1, 1, 16}, pages}, {{find_kv_codec("f16"), 2, 1, 32}, pages}});
     ASSERT_TRUE(created.ok());
     pool_ = std::move(*created);
   }

@@ -21,9 +21,13 @@ PageRef::~PageRef() {
   --c.used;
 }
 
-std::byte* PageRef::data() const { return pool_->address(class_, id_); }
+std::byte* PageRef::data() const {
+  return pool_->address(class_, id_);
+}
 
-bool PageRef::shared() const { return pool_->classes_[class_].refs[id_] > 1; }
+bool PageRef::shared() const {
+  return pool_->classes_[class_].refs[id_] > 1;
+}
 
 Result<std::unique_ptr<PagePool>> PagePool::create(std::vector<SizeClass> classes) {
   auto pool = std::unique_ptr<PagePool>(new PagePool);
@@ -38,7 +42,8 @@ Result<std::unique_ptr<PagePool>> PagePool::create(std::vector<SizeClass> classe
     size_t bytes = 0;
     if (__builtin_mul_overflow(size_t(given.pages), c.page_bytes, &bytes) ||
         __builtin_add_overflow(total, bytes, &total)) {
-      return resource_exhausted(fmt::format("KV pool of {} pages is beyond the address space; lower --memory", given.pages));
+      return resource_exhausted(
+          fmt::format("KV pool of {} pages is beyond the address space; lower --memory", given.pages));
     }
     pool->classes_.push_back(std::move(c));
   }
@@ -52,7 +57,9 @@ Result<std::unique_ptr<PagePool>> PagePool::create(std::vector<SizeClass> classe
   return pool;
 }
 
-PagePool::~PagePool() { CHECK(total_used() == 0); }
+PagePool::~PagePool() {
+  CHECK(total_used() == 0);
+}
 
 PageRef PagePool::take_raw(int32_t size_class, bool* zeroed) {
   Class& c = classes_[size_class];

@@ -1,7 +1,7 @@
 #pragma once
-// PagePool: all memory of cached keys and values. Owned by the engine, used on the engine thread only. One size class
-// per KV group, cut from one reserved buffer: address space is taken at create(), memory when a page is first used.
-// A page is handed out zeroed. PageRef owns one reference; the last one returns the page.
+// PagePool: all memory of cached keys and values. Owned by the engine, used on the engine thread only. One
+// size class per KV group, cut from one reserved buffer: address space is taken at create(), memory when a
+// page is first used. A page is handed out zeroed. PageRef owns one reference; the last one returns the page.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,8 @@ class PageRef {
  public:
   PageRef() = default;
   PageRef(const PageRef& other);
-  PageRef(PageRef&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), class_(other.class_), id_(other.id_) {}
+  PageRef(PageRef&& other) noexcept
+      : pool_(std::exchange(other.pool_, nullptr)), class_(other.class_), id_(other.id_) {}
   PageRef& operator=(PageRef other) noexcept {
     std::swap(pool_, other.pool_);
     std::swap(class_, other.class_);
@@ -48,7 +49,7 @@ class PageRef {
 class PagePool {
  public:
   struct SizeClass {
-    KvLayout layout;    // what a page of this class holds
+    KvLayout layout;  // what a page of this class holds
     int32_t pages = 0;
   };
 
@@ -78,11 +79,11 @@ class PagePool {
     KvLayout layout;
     int32_t pages = 0;
     size_t page_bytes = 0;
-    size_t offset = 0;            // of page 0 in memory_
+    size_t offset = 0;  // of page 0 in memory_
     int32_t used = 0;
-    int32_t untouched = 0;        // pages from here on were never handed out: zero, and not resident
-    std::vector<int32_t> free;    // returned pages, the last one goes out first
-    std::vector<uint32_t> refs;   // [pages]
+    int32_t untouched = 0;       // pages from here on were never handed out: zero, and not resident
+    std::vector<int32_t> free;   // returned pages, the last one goes out first
+    std::vector<uint32_t> refs;  // [pages]
   };
   PagePool() = default;
   PageRef take_raw(int32_t size_class, bool* zeroed);

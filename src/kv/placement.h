@@ -1,5 +1,6 @@
 #pragma once
-// KvPlacement: which positions of a sequence stay in memory. Two numbers; what the bytes mean is the codec's business.
+// KvPlacement: which positions of a sequence stay in memory. Two numbers; what the bytes mean is the codec's
+// business.
 
 #include <cstdint>
 
@@ -15,7 +16,8 @@ struct KvPlacement {
   int32_t pages_for(int32_t end) const { return (end + page_tokens - 1) / page_tokens; }
   // Pages a sequence of `end` tokens holds at most, while `step` further tokens are written.
   int32_t peak_pages(int32_t end, int32_t step) const;
-  // The first page that a sequence of `length` tokens still needs: its next query reads from length - keep + 1 on.
+  // The first page that a sequence of `length` tokens still needs: its next query reads from length - keep +
+  // 1 on.
   int32_t first_page(int32_t length) const {
     const int32_t first = keep == 0 ? 0 : length - keep + 1;
     return first > 0 ? first / page_tokens : 0;

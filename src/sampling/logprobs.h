@@ -1,6 +1,6 @@
 #pragma once
-// Log-probabilities of the raw distribution: the log-softmax of the logits as the model gave them, before penalties,
-// temperature and filters.
+// Log-probabilities of the raw distribution: the log-softmax of the logits as the model gave them, before
+// penalties, temperature and filters.
 
 #include <cstdint>
 #include <span>

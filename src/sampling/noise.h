@@ -1,6 +1,6 @@
 #pragma once
-// Noise of sampling: a pure function of (seed, position, token id, sample index, purpose), docs/numerics.md section 7.
-// Nothing is advanced, so a resumed, forked or speculated sequence meets the same noise.
+// Noise of sampling: a pure function of (seed, position, token id, sample index, purpose), docs/numerics.md
+// section 7. Nothing is advanced, so a resumed, forked or speculated sequence meets the same noise.
 
 #include <cstdint>
 
@@ -29,10 +29,15 @@ constexpr NoisePair noise_pair(const NoiseKey& key, uint32_t pair) {
 }
 
 // Uniform on the midpoints of 2^52 cells, strictly inside (0, 1).
-constexpr double uniform_of(uint64_t r) { return (double(r >> 12) + 0.5) * 0x1p-52; }
+constexpr double uniform_of(uint64_t r) {
+  return (double(r >> 12) + 0.5) * 0x1p-52;
+}
 
-// Standard Gumbel noise: adding it to logits and taking the argmax draws from their softmax. -3.61 < G < 36.74.
-static inline double gumbel_of(uint64_t r) { return -log64(-log64(uniform_of(r))); }
+// Standard Gumbel noise: adding it to logits and taking the argmax draws from their softmax. -3.61 < G
+// < 36.74.
+static inline double gumbel_of(uint64_t r) {
+  return -log64(-log64(uniform_of(r)));
+}
 
 inline constexpr double kGumbelMax = 36.74;
 inline constexpr double kGumbelRange = 40.36;  // a token this far below another one can never win

@@ -19,7 +19,8 @@ Status SamplingParams::validate(int32_t vocab) const {
   if (top_k < 0) return invalid_argument(fmt::format("top_k: {} is negative (0 turns it off)", top_k));
   if (!(top_p > 0 && top_p <= 1)) return out_of_range("top_p", top_p, "in (0, 1]");
   if (!(min_p >= 0 && min_p <= 1)) return out_of_range("min_p", min_p, "in [0, 1]");
-  if (!std::isfinite(presence_penalty)) return out_of_range("presence_penalty", presence_penalty, "a finite number");
+  if (!std::isfinite(presence_penalty))
+    return out_of_range("presence_penalty", presence_penalty, "a finite number");
   if (!std::isfinite(frequency_penalty))
     return out_of_range("frequency_penalty", frequency_penalty, "a finite number");
   if (!(repetition_penalty > 0 && std::isfinite(repetition_penalty)))

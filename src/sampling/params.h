@@ -10,17 +10,17 @@
 namespace invar {
 
 struct SamplingParams {
-  float temperature = 1.0f;         // 0 = the most likely token
-  int32_t top_k = 0;                // 0 = off
-  float top_p = 1.0f;               // 1 = off
-  float min_p = 0.0f;               // 0 = off
-  float presence_penalty = 0.0f;    // counts generated tokens
-  float frequency_penalty = 0.0f;   // counts generated tokens
-  float repetition_penalty = 1.0f;  // counts prompt and generated tokens; 1 = off
+  float temperature = 1.0f;                           // 0 = the most likely token
+  int32_t top_k = 0;                                  // 0 = off
+  float top_p = 1.0f;                                 // 1 = off
+  float min_p = 0.0f;                                 // 0 = off
+  float presence_penalty = 0.0f;                      // counts generated tokens
+  float frequency_penalty = 0.0f;                     // counts generated tokens
+  float repetition_penalty = 1.0f;                    // counts prompt and generated tokens; 1 = off
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id, added; -infinity = never
   uint64_t seed = 0;
-  uint32_t sample_index = 0;        // keeps the completions of one prompt apart
-  int32_t logprobs = -1;            // -1 = none; else that of the chosen token and of this many most likely ones
+  uint32_t sample_index = 0;  // keeps the completions of one prompt apart
+  int32_t logprobs = -1;      // -1 = none; else that of the chosen token and of this many most likely ones
 
   // Names the field that is out of range.
   Status validate(int32_t vocab) const;

@@ -8,7 +8,9 @@
 namespace invar {
 namespace {
 
-TEST(SamplingParams, defaults_are_valid) { EXPECT_TRUE(SamplingParams().validate(10).ok()); }
+TEST(SamplingParams, defaults_are_valid) {
+  EXPECT_TRUE(SamplingParams().validate(10).ok());
+}
 
 TEST(SamplingParams, errors_name_the_field) {
   const struct {

@@ -1,6 +1,6 @@
 #pragma once
-// Processor: one link of the sampling chain. A file in processors/ and a line in processors.cc, whose order is the
-// chain's order. Each sees what the ones before left and changes it in place; none keeps state.
+// Processor: one link of the sampling chain. A file in processors/ and a line in processors.cc, whose order
+// is the chain's order. Each sees what the ones before left and changes it in place; none keeps state.
 
 #include <cstdint>
 #include <limits>

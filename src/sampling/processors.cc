@@ -10,6 +10,8 @@ constexpr Processor kProcessors[] = {
 
 }  // namespace
 
-std::span<const Processor> processors() { return kProcessors; }
+std::span<const Processor> processors() {
+  return kProcessors;
+}
 
 }  // namespace invar

@@ -5,8 +5,8 @@
 
 namespace invar {
 
-#define INVAR_PROCESSOR(symbol, name)                                 \
-  bool name##_active(const ProcessorInput& in);                       \
+#define INVAR_PROCESSOR(symbol, name)                                  \
+  bool name##_active(const ProcessorInput& in);                        \
   void name##_apply(const ProcessorInput& in, Candidates& candidates); \
   inline constexpr Processor symbol = {#name, name##_active, name##_apply}
 

@@ -1,5 +1,5 @@
-// Included by one source file per instruction set with INVAR_ROW_MATH naming the table; internal linkage only, so that
-// the linker cannot share code between sets.
+// Included by one source file per instruction set with INVAR_ROW_MATH naming the table; internal linkage
+// only, so that the linker cannot share code between sets.
 
 #include <cstdint>
 #include <limits>

@@ -23,6 +23,8 @@ std::span<const RowMath* const> all_row_math() {
   return std::span(tables).first(cpu_has_fma() ? 2 : 1);
 }
 
-const RowMath& row_math() { return *all_row_math().back(); }
+const RowMath& row_math() {
+  return *all_row_math().back();
+}
 
 }  // namespace invar

@@ -1,6 +1,7 @@
 #pragma once
-// Loops over one row of the vocabulary in the fixed order of docs/numerics.md (16 lanes by k mod 16, then a tree).
-// Compiled twice, for the baseline and with hardware FMA: the same bits, chosen once by what the CPU has.
+// Loops over one row of the vocabulary in the fixed order of docs/numerics.md (16 lanes by k mod 16, then a
+// tree). Compiled twice, for the baseline and with hardware FMA: the same bits, chosen once by what the CPU
+// has.
 
 #include <cstdint>
 #include <span>
@@ -17,7 +18,7 @@ struct RowMath {
   void (*log_softmax)(const float* x, int64_t n, float m, double log_sum, float* y);
 };
 
-const RowMath& row_math();                        // the best of this CPU
-std::span<const RowMath* const> all_row_math();   // those this CPU can run, the portable one first
+const RowMath& row_math();                       // the best of this CPU
+std::span<const RowMath* const> all_row_math();  // those this CPU can run, the portable one first
 
 }  // namespace invar

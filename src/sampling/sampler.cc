@@ -10,8 +10,8 @@
 namespace invar {
 namespace {
 
-// True only if the noise of these bits is certainly below `needed`: -log(u) >= 1 - u >= 2^(e - 52) with e the highest
-// set bit of the cells above u, so G <= (52 - e) ln 2. Saves both logarithms for nearly every token.
+// True only if the noise of these bits is certainly below `needed`: -log(u) >= 1 - u >= 2^(e - 52) with e the
+// highest set bit of the cells above u, so G <= (52 - e) ln 2. Saves both logarithms for nearly every token.
 bool noise_below(uint64_t r, double needed) {
   const uint64_t above = (uint64_t{1} << 52) - 1 - (r >> 12);
   if (above == 0) return false;
@@ -73,10 +73,11 @@ Result<Choice> Sampler::choose(const SampleInput& in) {
   Choice choice;
   choice.token = argmax(x);
   if (choice.token < 0 || x[choice.token] == kExcluded)
-    return invalid_argument("no token is allowed: the guard's mask and logit_bias exclude the whole vocabulary");
+    return invalid_argument(
+        "no token is allowed: the guard's mask and logit_bias exclude the whole vocabulary");
   if (in.params.temperature != 0.0f) {
-    choice.token =
-        gumbel_argmax(x, {in.params.seed, uint32_t(in.position), in.params.sample_index, NoiseDomain::kToken});
+    choice.token = gumbel_argmax(
+        x, {in.params.seed, uint32_t(in.position), in.params.sample_index, NoiseDomain::kToken});
   }
   if (in.params.logprobs >= 0) {
     logprobs_.compute(in.logits);

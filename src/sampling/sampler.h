@@ -1,6 +1,7 @@
 #pragma once
-// Sampler: from a row of logits to a token. Stateless: what it keeps is scratch. One per engine, engine thread only.
-// The chain: mask, penalties, bias, temperature, filters (processors.cc), then the argmax of x + Gumbel noise.
+// Sampler: from a row of logits to a token. Stateless: what it keeps is scratch. One per engine, engine
+// thread only. The chain: mask, penalties, bias, temperature, filters (processors.cc), then the argmax of x +
+// Gumbel noise.
 
 #include <cstdint>
 #include <span>
@@ -15,7 +16,7 @@
 namespace invar {
 
 struct SampleInput {
-  std::span<const float> logits;   // [vocab], as the model gave them
+  std::span<const float> logits;  // [vocab], as the model gave them
   const SamplingParams& params;
   const TokenCounts& counts;       // read by penalties only
   std::span<const uint32_t> mask;  // from a guard: a bit per token id, 1 = allowed; empty = all allowed
@@ -43,7 +44,8 @@ class Sampler {
 
 // The lowest index of the highest value.
 int32_t argmax(std::span<const float> x);
-// The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. x has a finite element.
+// The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. x has a finite
+// element.
 int32_t gumbel_argmax(std::span<const float> x, const NoiseKey& key);
 
 }  // namespace invar

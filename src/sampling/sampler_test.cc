@@ -25,8 +25,8 @@ Row random_logits(size_t n, uint32_t seed, float spread) {
   return x;
 }
 
-Choice choose(const Row& logits, const SamplingParams& params, const TokenCounts& counts = {}, int32_t position = 0,
-              std::span<const uint32_t> mask = {}) {
+Choice choose(const Row& logits, const SamplingParams& params, const TokenCounts& counts = {},
+              int32_t position = 0, std::span<const uint32_t> mask = {}) {
   Sampler sampler;
   Result<Choice> choice = sampler.choose({logits, params, counts, mask, position});
   EXPECT_TRUE(choice.ok()) << choice.status().message();
@@ -75,8 +75,8 @@ TEST(Sampler, chain_has_the_order_of_the_contract) {
   std::vector<std::string> names;
   for (const Processor& p : processors())
     names.push_back(p.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"mask", "repetition", "frequency", "presence", "bias", "temperature",
-                                             "top_k", "top_p", "min_p"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"mask", "repetition", "frequency", "presence", "bias",
+                                             "temperature", "top_k", "top_p", "min_p"}));
 }
 
 TEST(Sampler, penalties_count_what_they_say) {
@@ -118,7 +118,8 @@ TEST(Sampler, filters_keep_known_sets) {
   // probabilities 0.4, 0.3, 0.2, 0.05, 0.05
   const Row logits = {std::log(0.05f), std::log(0.4f), std::log(0.2f), std::log(0.3f), std::log(0.05f)};
   EXPECT_EQ(survivors(logits, {.top_k = 2}), (std::set<int32_t>{1, 3}));
-  EXPECT_EQ(survivors(logits, {.top_k = 4}), (std::set<int32_t>{0, 1, 2, 3})) << "equal ones by the lowest id";
+  EXPECT_EQ(survivors(logits, {.top_k = 4}), (std::set<int32_t>{0, 1, 2, 3}))
+      << "equal ones by the lowest id";
   EXPECT_EQ(survivors(logits, {.top_k = 9}).size(), 5u);
   EXPECT_EQ(survivors(logits, {.top_p = 0.01f}), (std::set<int32_t>{1}));
   EXPECT_EQ(survivors(logits, {.top_p = 0.65f}), (std::set<int32_t>{1, 3}));
@@ -210,7 +211,8 @@ TEST(Sampler, logprobs_are_the_raw_log_softmax) {
   double max = *std::max_element(logits.begin(), logits.end()), sum = 0;
   for (const float x : logits)
     sum += std::exp(double(x) - max);
-  SamplingParams params{.temperature = 0.3f, .top_k = 5, .logit_bias = {{17, 5.0f}}, .seed = 3, .logprobs = 20};
+  SamplingParams params{
+      .temperature = 0.3f, .top_k = 5, .logit_bias = {{17, 5.0f}}, .seed = 3, .logprobs = 20};
   const Choice choice = choose(logits, params);
   const auto expected = [&](int32_t token) { return double(logits[token]) - max - std::log(sum); };
   EXPECT_NEAR(choice.logprob, expected(choice.token), 2e-6);

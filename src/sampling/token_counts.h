@@ -1,6 +1,6 @@
 #pragma once
-// TokenCounts: which tokens a sequence holds and how often it generated each. Kept by a sequence whose penalties need
-// it; grows with the number of different tokens.
+// TokenCounts: which tokens a sequence holds and how often it generated each. Kept by a sequence whose
+// penalties need it; grows with the number of different tokens.
 
 #include <cstdint>
 #include <span>

@@ -3,7 +3,9 @@
 
 namespace invar {
 
-bool bias_active(const ProcessorInput& in) { return !in.params.logit_bias.empty(); }
+bool bias_active(const ProcessorInput& in) {
+  return !in.params.logit_bias.empty();
+}
 
 void bias_apply(const ProcessorInput& in, Candidates& candidates) {
   for (const auto& [token, bias] : in.params.logit_bias) {

@@ -3,7 +3,9 @@
 
 namespace invar {
 
-bool frequency_active(const ProcessorInput& in) { return in.params.frequency_penalty != 0.0f; }
+bool frequency_active(const ProcessorInput& in) {
+  return in.params.frequency_penalty != 0.0f;
+}
 
 void frequency_apply(const ProcessorInput& in, Candidates& candidates) {
   for (const TokenCounts::Entry& entry : in.counts.entries()) {

@@ -3,7 +3,9 @@
 
 namespace invar {
 
-bool mask_active(const ProcessorInput& in) { return !in.mask.empty(); }
+bool mask_active(const ProcessorInput& in) {
+  return !in.mask.empty();
+}
 
 void mask_apply(const ProcessorInput& in, Candidates& candidates) {
   for (size_t token = 0; token < candidates.x.size(); ++token)

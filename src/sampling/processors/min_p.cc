@@ -4,7 +4,9 @@
 
 namespace invar {
 
-bool min_p_active(const ProcessorInput& in) { return in.params.min_p > 0.0f && in.params.temperature != 0.0f; }
+bool min_p_active(const ProcessorInput& in) {
+  return in.params.min_p > 0.0f && in.params.temperature != 0.0f;
+}
 
 void min_p_apply(const ProcessorInput& in, Candidates& candidates) {
   const std::span<float> x = candidates.x;

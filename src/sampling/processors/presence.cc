@@ -3,7 +3,9 @@
 
 namespace invar {
 
-bool presence_active(const ProcessorInput& in) { return in.params.presence_penalty != 0.0f; }
+bool presence_active(const ProcessorInput& in) {
+  return in.params.presence_penalty != 0.0f;
+}
 
 void presence_apply(const ProcessorInput& in, Candidates& candidates) {
   for (const TokenCounts::Entry& entry : in.counts.entries()) {

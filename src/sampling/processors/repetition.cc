@@ -3,7 +3,9 @@
 
 namespace invar {
 
-bool repetition_active(const ProcessorInput& in) { return in.params.repetition_penalty != 1.0f; }
+bool repetition_active(const ProcessorInput& in) {
+  return in.params.repetition_penalty != 1.0f;
+}
 
 void repetition_apply(const ProcessorInput& in, Candidates& candidates) {
   const float penalty = in.params.repetition_penalty;

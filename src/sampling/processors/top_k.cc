@@ -5,7 +5,9 @@
 
 namespace invar {
 
-bool top_k_active(const ProcessorInput& in) { return in.params.top_k > 0 && in.params.temperature != 0.0f; }
+bool top_k_active(const ProcessorInput& in) {
+  return in.params.top_k > 0 && in.params.temperature != 0.0f;
+}
 
 void top_k_apply(const ProcessorInput& in, Candidates& candidates) {
   const std::span<float> x = candidates.x;

@@ -1,5 +1,5 @@
-// Top-p (Holtzman et al. 2020): the most probable tokens stay until they hold p together, the one that reaches it
-// included. Probabilities are those of what earlier links left.
+// Top-p (Holtzman et al. 2020): the most probable tokens stay until they hold p together, the one that
+// reaches it included. Probabilities are those of what earlier links left.
 #include <algorithm>
 
 #include "sampling/processors.h"
@@ -7,7 +7,9 @@
 
 namespace invar {
 
-bool top_p_active(const ProcessorInput& in) { return in.params.top_p < 1.0f && in.params.temperature != 0.0f; }
+bool top_p_active(const ProcessorInput& in) {
+  return in.params.top_p < 1.0f && in.params.temperature != 0.0f;
+}
 
 void top_p_apply(const ProcessorInput& in, Candidates& candidates) {
   const std::span<float> x = candidates.x;
