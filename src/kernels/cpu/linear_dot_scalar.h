@@ -22,12 +22,12 @@ template <class F>
       const QuantRow x = quant_row(rows + r * stride, cols);
       const float sa = x.scales[g];
       for (int s = 0; s < F::kScales; ++s) {
-        int32_t d[kTileRows] = {}, isum = 0;
+        Ints d = {};
+        int32_t isum = 0;
         for (int k = s * F::kGroup; k < (s + 1) * F::kGroup; ++k) {
           const int16_t q = x.codes[g * 32 + k];
           isum += q;
-          for (int c = 0; c < kTileRows; ++c)
-            d[c] += int16_t(w.code[k][c] * q);  // |product| <= 128 * 127
+          d += __builtin_convertvector(w.code[k] * q, Ints);  // |product| <= 128 * 127: exact in 16 bits
         }
         for (int c = 0; c < kTileRows; ++c) {
           const float t = float(d[c]) * w.scale[s][c];
