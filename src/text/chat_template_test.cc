@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "fmt/format.h"
+#include <fmt/format.h>
 #include "text/test_files.h"
 
 namespace invar::text {

@@ -2,7 +2,7 @@
 
 #include <boost/json.hpp>
 
-#include "fmt/format.h"
+#include <fmt/format.h>
 
 namespace invar::text {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include <fmt/format.h>
 #include "base/check.h"
-#include "fmt/format.h"
 #include "text/bridge_call.h"
 #include "text/hf_config.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "fmt/format.h"
+#include <fmt/format.h>
 #include "text/detokenizer.h"
 #include "text/gguf_vocab.h"
 #include "text/test_files.h"
