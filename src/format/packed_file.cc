@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "base/log.h"
 #include "base/size_text.h"
@@ -94,11 +95,12 @@ Status file_error(const std::string& path, const char* what, int error) {
 void remove_orphans(const std::string& path) {
   std::error_code ec;
   const std::string start = fs::path(path).filename().string() + kTemporary;
-  for (const auto& item : fs::directory_iterator(fs::path(path).parent_path(), ec)) {
-    if (!item.path().filename().string().starts_with(start)) continue;
-    const int fd = ::open(item.path().c_str(), O_RDWR | O_CLOEXEC);
+  fs::directory_iterator item(fs::path(path).parent_path(), ec);
+  for (; !ec && item != fs::directory_iterator(); item.increment(ec)) {
+    if (!item->path().filename().string().starts_with(start)) continue;
+    const int fd = ::open(item->path().c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) continue;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(item.path().c_str());
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(item->path().c_str());
     close(fd);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -112,6 +113,13 @@ class TemporaryFolder {
  private:
   std::string path_;
 };
+
+// Of this thread, so that a busy machine does not count.
+inline double cpu_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
 
 inline void write_file(const std::string& path, std::span<const std::byte> bytes) {
   std::ofstream(path, std::ios::binary)

@@ -44,8 +44,13 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules, int64_t la
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
     if (c.has(key)) return refuse(fmt::format("a softcap ({})", key));
   for (const char* key :
-       {"embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"})
-    if (c.has(key)) return refuse(fmt::format("a multiplier ({})", key));
+       {"embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"}) {
+    double factor = 1;
+    RETURN_IF_ERROR(optional_into(c.get_double(key), &factor));
+    if (factor != 1) return refuse(fmt::format("a multiplier ({} = {})", key, factor));
+  }
+  for (const char* key : {"rope_parameters.full_attention", "rope_parameters.sliding_attention"})
+    if (c.has(key)) return refuse(fmt::format("rope per layer type ({})", key));
   for (const char* key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}) {
     double part = 1;
     RETURN_IF_ERROR(optional_into(c.get_double(key), &part));

@@ -24,7 +24,12 @@ namespace {
 std::string display_name(const ModelSource& source) {
   if (source.gguf() != nullptr) {
     const auto name = source.gguf()->get_string("general.name");
-    if (name.ok() && name->has_value() && !(*name)->empty()) return std::string(**name);
+    if (name.ok() && name->has_value() && !(*name)->empty()) {
+      std::string shown(**name);
+      for (char& c : shown)  // it goes to terminals
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+      return shown;
+    }
   }
   return std::filesystem::path(source.path()).filename().string();
 }

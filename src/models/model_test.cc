@@ -193,7 +193,10 @@ TEST(ModelRefusal, configurations_that_change_the_mathematics_are_refused_by_key
   EXPECT_THAT(llama("\"partial_rotary_factor\": 0.5"), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(llama("\"quantization_config\": {\"quant_method\": \"awq\"}"),
               HasSubstr("quantization_config (awq)"));
-  EXPECT_THAT(llama("\"embedding_multiplier\": 12"), HasSubstr("embedding_multiplier"));
+  EXPECT_THAT(llama("\"embedding_multiplier\": 12"), HasSubstr("embedding_multiplier = 12"));
+  EXPECT_EQ(llama("\"embedding_multiplier\": 1.0"), "ok");
+  EXPECT_THAT(llama("\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1.0}}"),
+              HasSubstr("full_attention"));
   EXPECT_THAT(error_with("llama-untied", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""),
               HasSubstr("\"gelu\""));
   for (const char* type : {"dynamic", "longrope", "su", "mrope", "nonsense"})
