@@ -150,6 +150,21 @@ TEST_P(LinearEverySet, float_forms_take_columns_that_are_no_multiple_of_four) {
   }
 }
 
+// 1 + 2^-23 + 2^-24 - 2^-60 lies just below the middle of two floats; rounded to double first it would be the
+// middle.
+TEST_P(LinearEverySet, a_sum_close_to_the_middle_of_two_floats_rounds_once) {
+  const PackedForm* form = find_packed_form("f32");
+  AlignedBytes bytes(tile_bytes(*form, 8));
+  auto* w = reinterpret_cast<float*>(bytes.data);
+  for (int c = 0; c < 16; ++c)
+    w[c] = c % 2 ? 0x1.000002p0f : -0x1.000002p0f, w[4 * 16 + c] = c % 2 ? 0x1.00004p-24f : -0x1.00004p-24f;
+  const float x[8] = {1, 0, 0, 0, 0x1.ffff8p-1f, 0, 0, 0};
+  float y[16];
+  set().linear({form, 16, 8, bytes.data}, 0, 1, {1, x, 8, nullptr, 0}, {y, 16, nullptr, false});
+  for (int c = 0; c < 16; ++c)
+    EXPECT_EQ(y[c], c % 2 ? 0x1.000002p0f : -0x1.000002p0f) << c;
+}
+
 TEST_P(LinearEverySet, bad_rows_are_flagged_and_leave_their_neighbours_alone) {
   for (const PackedForm& form : kPackedForms) {
     if (is_float(form)) continue;

@@ -11,6 +11,29 @@ namespace invar::INVAR_ISA {
 // Rows whose accumulators one tile pass holds. A multiple of nothing in particular: it cannot change a bit.
 static constexpr int kMaxRows = 64, kRowStep = 8;
 
+// acc[c] = fma(a[c], b, acc[c]) for the 16 channels. Without hardware FMA: the product of two floats is exact
+// in double, and rounding the double sum to float again is the single rounding of the exact sum unless that
+// double lies exactly between two floats (low 29 bits 100..0) or the result is subnormal. These rare cases
+// take the exact form.
+INVAR_MEMBER void fma_channels(const float* a, float b, float* acc) {
+#if !INVAR_HARDWARE_FMA
+  float result[kTileRows];
+  uint32_t doubtful = 0;
+  for (int c = 0; c < kTileRows; ++c) {
+    const double sum = double(a[c]) * double(b) + double(acc[c]);
+    result[c] = float(sum);
+    doubtful |= uint32_t((uint32_t(bits_of(sum)) & 0x1FFFFFFFu) == 0x10000000u);
+    doubtful |= uint32_t((bits_of(result[c]) & 0x7FFFFFFFu) - 1u < 0x00FFFFFFu);
+  }
+  if (!doubtful) [[likely]] {
+    std::memcpy(acc, result, sizeof result);
+    return;
+  }
+#endif
+  for (int c = 0; c < kTileRows; ++c)
+    acc[c] = fma_f32(a[c], b, acc[c]);
+}
+
 template <class F>
 [[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows,
                                        size_t stride, int count, float (*acc)[kTileRows]) {
@@ -29,15 +52,11 @@ template <class F>
           isum += q;
           d += __builtin_convertvector(w.code[k] * q, Ints);  // |product| <= 128 * 127: exact in 16 bits
         }
-        for (int c = 0; c < kTileRows; ++c) {
-          const float t = float(d[c]) * w.scale[s][c];
-          acc[r][c] = fma_f32(t, sa, acc[r][c]);
-        }
-        if (F::kBias) {
-          const float scaled_sum = sa * float(isum);
-          for (int c = 0; c < kTileRows; ++c)
-            acc[r][c] = fma_f32(w.bias[s][c], scaled_sum, acc[r][c]);
-        }
+        float t[kTileRows];
+        for (int c = 0; c < kTileRows; ++c)
+          t[c] = float(d[c]) * w.scale[s][c];
+        fma_channels(t, sa, acc[r]);
+        if (F::kBias) fma_channels(w.bias[s], sa * float(isum), acc[r]);
       }
     }
   }
@@ -54,9 +73,7 @@ template <class F>
       w[c] = float_weight<F>(tile, k, c);
     for (int r = 0; r < count; ++r) {
       const float xk = x[r * stride + k];
-      float* chain_k = chain[r][k % 4];
-      for (int c = 0; c < kTileRows; ++c)
-        chain_k[c] = fma_f32(w[c], xk, chain_k[c]);
+      fma_channels(w, xk, chain[r][k % 4]);
     }
   }
   for (int r = 0; r < count; ++r) {
