@@ -5,6 +5,10 @@
 
 namespace invar::INVAR_ISA {
 
+INVAR_INLINE void mark_fault(uint8_t* fault) {
+  __atomic_store_n(fault, uint8_t(1), __ATOMIC_RELAXED);  // heads of a row may run on several threads
+}
+
 template <int N>
 INVAR_INLINE Vf horner(Vf x, const float (&c)[N]) {
   Vf r = set1(c[0]);

@@ -56,7 +56,7 @@ static void rms_norm(const float* x, const float* weight, float eps, int64_t n, 
     squares = fma(v, v, squares);
   });
   const float sum = reduce_add(squares);
-  if ((bits_of(sum) & 0x7FFFFFFF) >= 0x7F800000) *fault = 1;
+  if ((bits_of(sum) & 0x7FFFFFFF) >= 0x7F800000) mark_fault(fault);
   const float v = sum / float(n) + eps;
   const Vf r = set1(1.0f / __builtin_sqrtf(v));
   for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {

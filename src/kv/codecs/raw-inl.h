@@ -53,35 +53,30 @@ struct RawCodec {
     return {(const Element*)plane, (const Element*)next_plane};
   }
 
-  // Narrows head_dim floats: saturating; NaN and infinity become +0 and set the return value.
-  INVAR_INLINE bool narrow_head(const float* x, int head_dim, Element* out) {
-    Mask bad = first_n(0);
-    for (int d = 0; d < head_dim; d += 16) {
-      const int n = head_dim - d < 16 ? head_dim - d : 16;
-      Vf v = n == 16 ? load(x + d) : load_n(x + d, n);
-      const Mask wrong = not_finite(v);
-      bad = either(bad, wrong);
-      v = clamp(select(wrong, zero(), v), -Raw::kLargest, Raw::kLargest);
-      if (n == 16) {
-        Raw::narrow(out + d, v);
-      } else {
-        Element rest[16];
-        Raw::narrow(rest, v);
-        memcpy(out + d, rest, size_t(n) * sizeof(Element));
-      }
-    }
-    return any(bad);
+  // Narrows n <= 16 floats: saturating; NaN and infinity become +0. True if there were any.
+  INVAR_INLINE bool narrow(const float* x, int n, Element* out) {
+    Vf v = n == 16 ? load(x) : load_n(x, n);
+    const Mask wrong = not_finite(v);
+    v = clamp(select(wrong, zero(), v), -Raw::kLargest, Raw::kLargest);
+    Raw::narrow(out, v);
+    return any(wrong);
   }
 
   // One token's key and value of one KV head, f32 [head_dim] each. True if a value was NaN or infinite.
   INVAR_INLINE bool write(std::byte* k_plane, std::byte* v_plane, int head_dim, int slot, const float* k,
                           const float* v) {
-    Element key[kMaxHeadDim];
-    bool bad = narrow_head(k, head_dim, key);
     Element* column = (Element*)k_plane + slot;
-    for (int d = 0; d < head_dim; d++)
-      column[d * kPageTokens] = key[d];
-    bad |= narrow_head(v, head_dim, (Element*)v_plane + int64_t(slot) * head_dim);
+    Element* row = (Element*)v_plane + int64_t(slot) * head_dim;
+    bool bad = false;
+    for (int d = 0; d < head_dim; d += 16) {
+      const int n = head_dim - d < 16 ? head_dim - d : 16;
+      Element some[16];
+      bad |= narrow(k + d, n, some);
+      for (int i = 0; i < n; i++)
+        column[int64_t(d + i) * kPageTokens] = some[i];
+      bad |= narrow(v + d, n, some);
+      memcpy(row + d, some, size_t(n) * sizeof(Element));
+    }
     return bad;
   }
 
