@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(condition)                                                                          \
-  do {                                                                                            \
-    if (!(condition)) [[unlikely]] {                                                              \
-      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);          \
-      std::abort();                                                                               \
-    }                                                                                             \
+#define CHECK(condition)                                                                 \
+  do {                                                                                   \
+    if (!(condition)) [[unlikely]] {                                                     \
+      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                      \
+    }                                                                                    \
   } while (0)

@@ -1,6 +1,6 @@
 #pragma once
-// Digests. SHA-256 identifies files and models to the outside; Hasher64 (a fast non-cryptographic hash) guards our
-// own cache files against damage.
+// Digests. SHA-256 identifies files and models to the outside; Hasher64 (a fast non-cryptographic hash)
+// guards our own cache files against damage.
 
 #include <array>
 #include <cstddef>

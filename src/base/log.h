@@ -17,6 +17,10 @@ void log_info(fmt::format_string<Args...> f, Args&&... args) {
   log_text(LogLevel::kInfo, fmt::format(f, std::forward<Args>(args)...));
 }
 template <class... Args>
+void log_error(fmt::format_string<Args...> f, Args&&... args) {
+  log_text(LogLevel::kError, fmt::format(f, std::forward<Args>(args)...));
+}
+template <class... Args>
 void log_warning(fmt::format_string<Args...> f, Args&&... args) {
   log_text(LogLevel::kWarning, fmt::format(f, std::forward<Args>(args)...));
 }

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "base/size_text.h"
 
 namespace invar {
@@ -14,12 +14,6 @@ namespace {
 
 constexpr int64_t kTerminalPeriodNs = 100'000'000;
 constexpr int64_t kPlainPeriodNs = 5'000'000'000;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

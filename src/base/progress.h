@@ -1,7 +1,7 @@
 #pragma once
-// Progress: one line for long work (download, packing, benchmarks). On a terminal the line is redrawn at most ten
-// times a second; elsewhere a plain line is printed at the start, every few seconds, and at the end. Writes to
-// stderr. Thread-safe: advance() may be called by several workers.
+// Progress: one line for long work (download, packing, benchmarks). On a terminal the line is redrawn at most
+// ten times a second; elsewhere a plain line is printed at the start, every few seconds, and at the end.
+// Writes to stderr. Thread-safe: advance() may be called by several workers.
 
 #include <atomic>
 #include <cstdint>

@@ -20,7 +20,7 @@ enum class Code {
   kUnavailable,        // a network or another process is not there
   kIo,                 // the operating system refused a read or write
   kCancelled,
-  kInternal,           // a fault in Invar or in the numbers of a model
+  kInternal,  // a fault in Invar or in the numbers of a model
 };
 
 const char* code_name(Code code);
@@ -42,25 +42,48 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status invalid_argument(std::string m) { return {Code::kInvalidArgument, std::move(m)}; }
-inline Status not_found(std::string m) { return {Code::kNotFound, std::move(m)}; }
-inline Status unsupported(std::string m) { return {Code::kUnsupported, std::move(m)}; }
-inline Status corrupt(std::string m) { return {Code::kCorrupt, std::move(m)}; }
-inline Status resource_exhausted(std::string m) { return {Code::kResourceExhausted, std::move(m)}; }
-inline Status io_error(std::string m) { return {Code::kIo, std::move(m)}; }
-inline Status internal_error(std::string m) { return {Code::kInternal, std::move(m)}; }
+inline Status invalid_argument(std::string m) {
+  return {Code::kInvalidArgument, std::move(m)};
+}
+inline Status not_found(std::string m) {
+  return {Code::kNotFound, std::move(m)};
+}
+inline Status unsupported(std::string m) {
+  return {Code::kUnsupported, std::move(m)};
+}
+inline Status corrupt(std::string m) {
+  return {Code::kCorrupt, std::move(m)};
+}
+inline Status resource_exhausted(std::string m) {
+  return {Code::kResourceExhausted, std::move(m)};
+}
+inline Status io_error(std::string m) {
+  return {Code::kIo, std::move(m)};
+}
+inline Status internal_error(std::string m) {
+  return {Code::kInternal, std::move(m)};
+}
 
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}                                 // NOLINT: implicit on purpose
   Result(Status status) : status_(std::move(status)) { CHECK(!status_.ok()); }  // NOLINT
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
-  T& value() & { CHECK(ok()); return *value_; }
-  const T& value() const& { CHECK(ok()); return *value_; }
-  T&& value() && { CHECK(ok()); return std::move(*value_); }
+  T& value() & {
+    CHECK(ok());
+    return *value_;
+  }
+  const T& value() const& {
+    CHECK(ok());
+    return *value_;
+  }
+  T&& value() && {
+    CHECK(ok());
+    return std::move(*value_);
+  }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
   T& operator*() & { return value(); }
@@ -78,8 +101,8 @@ class [[nodiscard]] Result {
 #define INVAR_CONCAT(a, b) INVAR_CONCAT_(a, b)
 
 // Returns the error from the enclosing function.
-#define RETURN_IF_ERROR(expr)                                   \
-  do {                                                          \
+#define RETURN_IF_ERROR(expr)                                            \
+  do {                                                                   \
     if (::invar::Status status_ = (expr); !status_.ok()) return status_; \
   } while (0)
 

@@ -10,11 +10,13 @@
 #include <atomic>
 #include <chrono>
 #include <climits>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
 #include "base/fp_environment.h"
+#include "base/log.h"
 #include "base/usable_cores.h"
 
 namespace invar {
@@ -164,7 +166,15 @@ ThreadPool::ThreadPool(ThreadPoolOptions options) : impl_(std::make_unique<Impl>
   // outside the pool.
   const bool pin = impl_->threads < cores.count && !cores.limited_by_quota;
   for (int worker = 1; worker < impl_->threads; ++worker) {
-    impl_->workers.emplace_back([impl = impl_.get(), worker] { impl->worker_main(worker); });
+    try {
+      impl_->workers.emplace_back([impl = impl_.get(), worker] { impl->worker_main(worker); });
+    } catch (const std::system_error& error) {
+      // Fewer threads give the same bits.
+      log_warning("thread {} of {} cannot start ({}); going on with {}", worker + 1, impl_->threads,
+                  error.what(), worker);
+      impl_->threads = worker;
+      break;
+    }
     if (pin) {  // the caller is never pinned
       const int core = cores.affinity[worker];
       if (core < CPU_SETSIZE) {

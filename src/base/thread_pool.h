@@ -1,7 +1,7 @@
 #pragma once
 // ThreadPool: the workers of one engine. A phase is a number of tiles; threads claim tiles one by one, so a
-// preempted thread delays a phase by at most one tile. Owned by the backend; run() is called by one thread at a
-// time (the engine thread), which works along as worker 0.
+// preempted thread delays a phase by at most one tile. Owned by the backend; run() is called by one thread at
+// a time (the engine thread), which works along as worker 0.
 
 #include <cstdint>
 #include <memory>
@@ -23,8 +23,8 @@ class ThreadPool {
 
   int threads() const;
 
-  // Calls fn(tile, worker) once for every tile in [0, tiles), worker in [0, threads()). Returns when all tiles are
-  // finished, not when all threads have arrived. A tile should take 10 to 100 microseconds.
+  // Calls fn(tile, worker) once for every tile in [0, tiles), worker in [0, threads()). Returns when all
+  // tiles are finished, not when all threads have arrived. A tile should take 10 to 100 microseconds.
   void run(int64_t tiles, FunctionRef<void(int64_t tile, int worker)> fn);
 
  private:

@@ -6,7 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
-#include <sstream>
+
+#include "base/cgroup.h"
 
 namespace invar {
 namespace {
@@ -29,32 +30,10 @@ double quota_of_v1(const std::string& directory) {
   return quota / period;
 }
 
-// The smallest quota on the way from the process's group up to the root of the hierarchy.
-template <class QuotaOf>
-double quota_along(const std::string& mount, std::string group, QuotaOf quota_of) {
-  double least = quota_of(mount);
-  while (!group.empty() && group != "/") {
-    least = std::min(least, quota_of(mount + group));
-    group.resize(group.find_last_of('/') == std::string::npos ? 0 : group.find_last_of('/'));
-  }
-  return least;
-}
-
 double cgroup_quota(const std::string& root) {
   double least = kNoLimit;
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "hierarchy:controllers:/path"
-    const size_t first = line.find(':'),
-                 second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      group = line.substr(second + 1);
-    if (controllers.empty()) {
-      least = std::min(least, quota_along(root + "/sys/fs/cgroup", group, quota_of_v2));
-    } else if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
-      least = std::min(least, quota_along(root + "/sys/fs/cgroup/cpu", group, quota_of_v1));
-    }
-  }
+  for (const CgroupLevel& level : cgroup_levels("cpu", root))
+    least = std::min(least, level.v2 ? quota_of_v2(level.directory) : quota_of_v1(level.directory));
   return least;
 }
 

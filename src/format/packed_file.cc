@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -205,6 +206,8 @@ Result<std::unique_ptr<PackedFile>> PackedFile::create(const std::string& path, 
 }
 
 PackedFile::~PackedFile() {
+  closing_.store(true, std::memory_order_relaxed);
+  if (verifier_.joinable()) verifier_.join();
   if (publisher_.joinable()) publisher_.join();
   if (!temporary_.empty()) unlink(temporary_.c_str());
   if (data_ != nullptr) munmap(data_, size_);
@@ -232,6 +235,10 @@ Status PackedFile::wait_published() {
   return published_;
 }
 
+void PackedFile::wait_verified() {
+  if (verifier_.joinable()) verifier_.join();
+}
+
 Status PackedFile::write_and_rename() {
   std::vector<std::byte> header = prefix_;
   for (size_t i = 0; i < sizes_.size(); ++i)
@@ -252,10 +259,21 @@ Status PackedFile::write_and_rename() {
 
 Status PackedFile::verify() const {
   const std::byte* checksums = data_ + prefix_.size();
-  for (size_t i = 0; i < sizes_.size(); ++i)
+  for (size_t i = 0; i < sizes_.size() && !closing_.load(std::memory_order_relaxed); ++i)
     if (hash64({section(i), sizes_[i]}) != load64(checksums + 8 * i))
       return corrupt(fmt::format("{}: section {} is damaged", path_, names_[i]));
   return {};
+}
+
+void PackedFile::verify_in_background() {
+  CHECK(!verifier_.joinable());
+  verifier_ = std::thread([this] {
+    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // of this thread; answers come first
+    const Status status = verify();
+    if (status.ok()) return;
+    unlink(path_.c_str());
+    log_error("{}: it is removed; answers of this run cannot be trusted, start again", status.message());
+  });
 }
 
 }  // namespace invar

@@ -4,6 +4,7 @@
 // that nobody ever sees half a file. One thread creates, fills and publishes; afterwards it is read-only for
 // all.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -58,6 +59,11 @@ class PackedFile {
   // Compares every section with its stored checksum: reads the whole file.
   Status verify() const;
 
+  // The same on a thread of its own, for files too large to read before the first token. Damage is logged and
+  // the file removed, so that the next start packs again. Ends early when the object goes.
+  void verify_in_background();
+  void wait_verified();  // until verify_in_background() is through
+
  private:
   PackedFile() = default;
   Status write_and_rename();
@@ -71,7 +77,8 @@ class PackedFile {
   size_t size_ = 0;
   int fd_ = -1;
   bool writable_ = false;
-  std::thread publisher_;
+  std::thread publisher_, verifier_;
+  std::atomic<bool> closing_{false};
   Status published_;
 };
 

@@ -107,6 +107,27 @@ TEST(PackedFile, changed_bytes_are_noticed) {
   }
 }
 
+TEST(PackedFile, damage_found_in_the_background_removes_the_file) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("m.packed");
+  make(path);
+  {
+    const auto good = PackedFile::open(path, key_of("k"), sections());
+    ASSERT_TRUE(good.ok()) << good.status().message();
+    (*good)->verify_in_background();
+    (*good)->wait_verified();
+  }
+  EXPECT_TRUE(std::filesystem::exists(path));
+  auto bytes = read_file(path);
+  bytes[4096] ^= std::byte{1};
+  write_file(path, bytes);
+  const auto damaged = PackedFile::open(path, key_of("k"), sections());
+  ASSERT_TRUE(damaged.ok()) << damaged.status().message();
+  (*damaged)->verify_in_background();
+  (*damaged)->wait_verified();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST(PackedFile, a_truncated_or_foreign_file_is_not_taken) {
   const TemporaryFolder folder;
   const std::string path = folder.path("m.packed");

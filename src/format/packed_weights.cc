@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "format/quote_name.h"
+#include "tensor/numerics_version.h"
 
 namespace invar {
 namespace {
@@ -23,7 +24,8 @@ constexpr size_t kVerifyOnOpenBytes = 256 << 20;  // up to here a full check cos
 
 // What the bytes of the packed file depend on. Whoever changes the packing raises kPackedLayoutVersion.
 Digest cache_key(const ModelSource& source, std::span<const PackedEntry> entries) {
-  std::string text = fmt::format("layout {}\nsource {}\n", kPackedLayoutVersion, source.identity());
+  std::string text = fmt::format("layout {}\nnumerics {}\nsource {}\n", kPackedLayoutVersion,
+                                 kNumericsVersion, source.identity());
   for (const PackedEntry& e : entries)
     text += fmt::format("{} {} {} {} {} {} {}\n", e.section.name,
                         e.section.form ? e.section.form->name : "vector", e.section.rows, e.section.cols,
@@ -115,6 +117,7 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
     Status status = cached.status();
     if (cached.ok() && (*cached)->size() <= kVerifyOnOpenBytes) status = (*cached)->verify();
     if (status.ok()) {
+      if ((*cached)->size() > kVerifyOnOpenBytes) (*cached)->verify_in_background();
       weights->file_ = *std::move(cached);
       return weights;
     }

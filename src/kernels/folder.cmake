@@ -38,7 +38,7 @@ endforeach()
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/kernels/isa_list.inc CONTENT "${isa_inc_lines}")
 set_property(SOURCE ${dir}/kernel_table.cc APPEND PROPERTY COMPILE_OPTIONS -I${CMAKE_BINARY_DIR}/generated)
 
-# The emulated set: linked into kernels_test only, through an object that registers it (emulated_set_test.cc).
+# The emulated set: linked into kernels_test only, through an object that registers it (test_sets_test.cc).
 find_path(INVAR_SIMDE_DIR simde/x86/avx512.h)
 if(INVAR_SIMDE_DIR)
   invar_add_isa_set("${INVAR_EMULATED_SET}" isa_line isa_target)

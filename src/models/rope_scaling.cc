@@ -129,6 +129,10 @@ Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
         break;
     }
     if (!divisors.empty()) f = f / divisors[static_cast<size_t>(i)];
+    // A frequency above 1 would carry angles out of the range in which sine and cosine are exact (position <
+    // 2^24).
+    if (!(f >= 0 && f <= 1))
+      return invalid_argument(fmt::format("rotary frequency {} is {}, not between 0 and 1", i, f));
     rope.inv_freq[static_cast<size_t>(i)] = f;
   }
   return rope;

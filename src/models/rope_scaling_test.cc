@@ -93,6 +93,10 @@ TEST(RopeScaling, parameters_out_of_range_are_named) {
   const float zero[] = {1, 0, 1, 1}, three[] = {1, 1, 1};
   EXPECT_THAT(message(1e4, 8, {}, zero), HasSubstr("divisor"));
   EXPECT_THAT(message(1e4, 8, {}, three), HasSubstr("3 frequency divisors"));
+  const float small[] = {1, 1, 1e-30f, 1};
+  EXPECT_THAT(message(1e4, 8, {}, small), HasSubstr("rotary frequency 2"));
+  EXPECT_THAT(message(1e4, 8, {.rule = RopeRule::kLinear, .factor = 0x1p-20}),
+              HasSubstr("rotary frequency 0"));
 }
 
 }  // namespace

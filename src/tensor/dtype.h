@@ -8,7 +8,9 @@ namespace invar {
 
 enum class Dtype : uint8_t { kF32, kF16, kBF16 };
 
-constexpr size_t dtype_bytes(Dtype t) { return t == Dtype::kF32 ? 4 : 2; }
+constexpr size_t dtype_bytes(Dtype t) {
+  return t == Dtype::kF32 ? 4 : 2;
+}
 constexpr const char* dtype_name(Dtype t) {
   return t == Dtype::kF32 ? "f32" : t == Dtype::kF16 ? "f16" : "bf16";
 }

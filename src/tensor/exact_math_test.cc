@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/reduced.h"
 #include "tensor/exact_math_test.h"
 
 INVAR_DEFINE_EXACT_FUNCTIONS(portable);
@@ -25,9 +26,9 @@ bool exhaustive() {
   return value != nullptr && std::string(value) != "0";
 }
 
-// INVAR_TEST_REDUCED=1 (sanitizers, the second compiler): a tenth of the random inputs.
+// Reduced: a tenth of the random inputs.
 size_t sample(size_t normal, size_t all) {
-  return exhaustive() ? all : std::getenv("INVAR_TEST_REDUCED") != nullptr ? normal / 10 : normal;
+  return exhaustive() ? all : reduced_tests() ? normal / 10 : normal;
 }
 
 struct Random {  // splitmix64

@@ -1,14 +1,23 @@
 #pragma once
-// fp16 and bf16 scalars: exact widening, and narrowing by round to nearest even. Plain integer code with internal
-// linkage, the same bits on every machine and safe to include in files compiled for one instruction set.
+// fp16 and bf16 scalars: exact widening, and narrowing by round to nearest even. Plain integer code with
+// internal linkage, the same bits on every machine and safe to include in files compiled for one instruction
+// set.
 
 #include <cstdint>
 #include <cstring>
 
 namespace invar {
 
-static inline uint32_t float_bits(float x) { uint32_t u; std::memcpy(&u, &x, 4); return u; }
-static inline float bits_float(uint32_t u) { float x; std::memcpy(&x, &u, 4); return x; }
+static inline uint32_t float_bits(float x) {
+  uint32_t u;
+  std::memcpy(&u, &x, 4);
+  return u;
+}
+static inline float bits_float(uint32_t u) {
+  float x;
+  std::memcpy(&x, &u, 4);
+  return x;
+}
 
 static inline float f16_to_f32(uint16_t h) {
   const uint32_t sign = uint32_t(h & 0x8000) << 16;
@@ -32,7 +41,9 @@ static inline uint16_t f32_to_f16(float x) {
   return uint16_t(sign | ((rounded - 0x38000000) >> 13));
 }
 
-static inline float bf16_to_f32(uint16_t b) { return bits_float(uint32_t(b) << 16); }
+static inline float bf16_to_f32(uint16_t b) {
+  return bits_float(uint32_t(b) << 16);
+}
 
 static inline uint16_t f32_to_bf16(float x) {
   const uint32_t u = float_bits(x);

@@ -1,24 +1,24 @@
 #pragma once
-// The packed form of a weight matrix [rows = output channels, cols = K]: one layout for every instruction set, on
-// disk, mapped. docs/formats.md draws it.
+// The packed form of a weight matrix [rows = output channels, cols = K]: one layout for every instruction
+// set, on disk, mapped. docs/formats.md draws it.
 //
-// Tile = 16 output channels x all K; tiles follow each other. Rows pad to 16 with channels of zero scale (quantized)
-// or zero weights (float).
+// Tile = 16 output channels x all K; tiles follow each other. Rows pad to 16 with channels of zero scale
+// (quantized) or zero weights (float).
 //
-// Quantized tile: records of 256 K, the last one shorter (a multiple of 32); each is [scale area][code planes], both in
-// 64-byte multiples. The record of k columns has G = k / group scale groups:
+// Quantized tile: records of 256 K, the last one shorter (a multiple of 32); each is [scale area][code
+// planes], both in 64-byte multiples. The record of k columns has G = k / group scale groups:
 //   scale area, padded to 64 bytes, c = channel 0..15:
 //     ScaleKind::kF16                 f16 scale[G][16]                      group g, channel c at g*16 + c
 //     kF16 with bias kF16             per g: f16 scale[16], f16 bias[16]
-//     kF16xU8 with bias kF16xU8       f16 d[16], f16 m[16], then per g: u8 sc[16], u8 mn[16]   (scale d*sc, bias m*mn)
-//     kF16xS8                         f16 d[16] (padded to 64 bytes), then per g: s8 sc[16]
+//     kF16xU8 with bias kF16xU8       f16 d[16], f16 m[16], then per g: u8 sc[16], u8 mn[16]   (scale d*sc,
+//     bias m*mn) kF16xS8                         f16 d[16] (padded to 64 bytes), then per g: s8 sc[16]
 //   code planes, per group of 32 K and in this order, lane = channel*4 + k%4, quad = k/4 within the 32:
-//     low 4 bits (bits >= 4)          64-byte vector v = 0..3: low nibble = quad v, high nibble = quad v+4   (256 bytes)
-//     8 bits                          64-byte vector v = 0..7: the whole code of quad v                      (512 bytes)
-//     2-bit plane (bits 2, 3, 6)      64-byte vector v = 0..1: bits 2*j..2*j+1 = quad v*4 + j                (128 bytes)
-//     1-bit plane (bits 3, 5)         one 64-byte vector: bit j = quad j                                     (64 bytes)
-//   Order of planes by bits: 2: {2}; 3: {2, 1}; 4: {4}; 5: {4, 1}; 6: {4, 2}; 8: {8}. The first plane holds the low bits.
-//   Weight value = scale * (code - zero_point) + bias.
+//     low 4 bits (bits >= 4)          64-byte vector v = 0..3: low nibble = quad v, high nibble = quad v+4
+//     (256 bytes) 8 bits                          64-byte vector v = 0..7: the whole code of quad v (512
+//     bytes) 2-bit plane (bits 2, 3, 6)      64-byte vector v = 0..1: bits 2*j..2*j+1 = quad v*4 + j (128
+//     bytes) 1-bit plane (bits 3, 5)         one 64-byte vector: bit j = quad j (64 bytes)
+//   Order of planes by bits: 2: {2}; 3: {2, 1}; 4: {4}; 5: {4, 1}; 6: {4, 2}; 8: {8}. The first plane holds
+//   the low bits. Weight value = scale * (code - zero_point) + bias.
 //
 // Float tile: element k of the 16 channels side by side, [cols padded to 4][16] of the dtype, zero padded.
 
@@ -33,13 +33,13 @@ enum class ScaleKind : uint8_t { kNone, kF16, kF16xU8, kF16xS8 };
 enum class BiasKind : uint8_t { kNone, kF16, kF16xU8 };
 
 struct PackedForm {
-  const char* name;     // stable: part of the cache key
-  uint8_t bits;         // of a code: 2, 3, 4, 5, 6, 8; 0 = float tile
-  uint8_t group;        // K per scale: 16 or 32; 0 = float tile
+  const char* name;  // stable: part of the cache key
+  uint8_t bits;      // of a code: 2, 3, 4, 5, 6, 8; 0 = float tile
+  uint8_t group;     // K per scale: 16 or 32; 0 = float tile
   int16_t zero_point;
   ScaleKind scale;
   BiasKind bias;
-  Dtype dtype;          // of a float tile
+  Dtype dtype;  // of a float tile
 };
 
 inline constexpr int kTileRows = 16;
@@ -49,34 +49,44 @@ inline constexpr PackedForm kPackedForms[] = {
     {"f32", 0, 0, 0, ScaleKind::kNone, BiasKind::kNone, Dtype::kF32},
     {"f16", 0, 0, 0, ScaleKind::kNone, BiasKind::kNone, Dtype::kF16},
     {"bf16", 0, 0, 0, ScaleKind::kNone, BiasKind::kNone, Dtype::kBF16},
-    {"u4z8", 4, 32, 8, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},          // Q4_0
-    {"u4b", 4, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},            // Q4_1
-    {"u5z16", 5, 32, 16, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},        // Q5_0
-    {"u5b", 5, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},            // Q5_1
-    {"u8z128", 8, 32, 128, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},      // Q8_0
-    {"u2k", 2, 16, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},      // Q2_K
-    {"u3k", 3, 16, 4, ScaleKind::kF16xS8, BiasKind::kNone, Dtype::kF32},        // Q3_K
-    {"u4k", 4, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},      // Q4_K
-    {"u5k", 5, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},      // Q5_K
-    {"u6k", 6, 16, 32, ScaleKind::kF16xS8, BiasKind::kNone, Dtype::kF32},       // Q6_K
+    {"u4z8", 4, 32, 8, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},      // Q4_0
+    {"u4b", 4, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},        // Q4_1
+    {"u5z16", 5, 32, 16, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},    // Q5_0
+    {"u5b", 5, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},        // Q5_1
+    {"u8z128", 8, 32, 128, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},  // Q8_0
+    {"u2k", 2, 16, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q2_K
+    {"u3k", 3, 16, 4, ScaleKind::kF16xS8, BiasKind::kNone, Dtype::kF32},    // Q3_K
+    {"u4k", 4, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q4_K
+    {"u5k", 5, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q5_K
+    {"u6k", 6, 16, 32, ScaleKind::kF16xS8, BiasKind::kNone, Dtype::kF32},   // Q6_K
 };
 
-constexpr bool is_float(const PackedForm& f) { return f.bits == 0; }
-constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+constexpr bool is_float(const PackedForm& f) {
+  return f.bits == 0;
+}
+constexpr size_t round_up(size_t n, size_t to) {
+  return (n + to - 1) / to * to;
+}
 
 // Bytes of the scale area of a record of `cols` columns (cols <= 256, a multiple of 32).
 constexpr size_t scale_area_bytes(const PackedForm& f, int64_t cols) {
   const size_t groups = cols / f.group;
   switch (f.scale) {
-    case ScaleKind::kF16: return round_up(groups * (f.bias == BiasKind::kF16 ? 64 : 32), 64);
-    case ScaleKind::kF16xU8: return 64 + round_up(groups * 32, 64);
-    case ScaleKind::kF16xS8: return 64 + round_up(groups * 16, 64);
-    case ScaleKind::kNone: return 0;
+    case ScaleKind::kF16:
+      return round_up(groups * (f.bias == BiasKind::kF16 ? 64 : 32), 64);
+    case ScaleKind::kF16xU8:
+      return 64 + round_up(groups * 32, 64);
+    case ScaleKind::kF16xS8:
+      return 64 + round_up(groups * 16, 64);
+    case ScaleKind::kNone:
+      return 0;
   }
   return 0;
 }
 // Bytes of the code planes of 32 columns.
-constexpr size_t code_bytes_per_32(const PackedForm& f) { return size_t(f.bits) * 64; }
+constexpr size_t code_bytes_per_32(const PackedForm& f) {
+  return size_t(f.bits) * 64;
+}
 constexpr size_t record_bytes(const PackedForm& f, int64_t cols) {
   return scale_area_bytes(f, cols) + cols / 32 * code_bytes_per_32(f);
 }
@@ -85,7 +95,9 @@ constexpr size_t tile_bytes(const PackedForm& f, int64_t cols) {
   const int64_t rest = cols % kRecordCols;
   return cols / kRecordCols * record_bytes(f, kRecordCols) + (rest ? record_bytes(f, rest) : 0);
 }
-constexpr int64_t tile_count(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+constexpr int64_t tile_count(int64_t rows) {
+  return (rows + kTileRows - 1) / kTileRows;
+}
 
 // A borrowed packed matrix. data is 64-byte aligned.
 struct PackedMatrix {

@@ -1,0 +1,19 @@
+#pragma once
+// The monotonic clock. For durations only: nothing that decides a token reads it.
+
+#include <chrono>
+#include <cstdint>
+
+namespace invar {
+
+inline int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+inline double now_s() {
+  return double(now_ns()) * 1e-9;
+}
+
+}  // namespace invar
