@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fp_environment.h"
+#include "base/testing/reduced.h"
 #include "kernels/test_sequence.h"
 
 namespace invar {
@@ -17,15 +18,17 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Every context and window of the list; heads, head_dim and rows take turns.
+// Every context and window of the list; heads, head_dim and rows take turns. Reduced: no long contexts, once
+// each.
 std::vector<Shape> shapes() {
   constexpr int kGroups[] = {1, 3, 4, 8}, kDims[] = {64, 24, 16, 128, 32, 6, 256},
                 kRows[] = {1, 5, 17, 2, 40};
   std::vector<Shape> out;
   int i = 0;
   for (int context : {1, 63, 64, 65, 255, 256, 257, 700, 1500}) {
+    if (reduced_tests() && context > 300) break;
     for (int window : {0, 13, 256, 300}) {
-      for (int repeat = 0; repeat < 2; repeat++, i++) {
+      for (int repeat = 0; repeat < (reduced_tests() ? 1 : 2); repeat++, i++) {
         const int kv_heads = 1 + i % 2;
         int d = kDims[i % 7];
         if (context * d > 40000) d = kDims[i % 3];

@@ -12,6 +12,7 @@
 #include <random>
 #include <string>
 
+#include "base/testing/reduced.h"
 #include "kernels/linear_test_matrix.h"
 #include "kernels/test_sets.h"
 
@@ -93,7 +94,21 @@ struct Shape {
   int64_t channels, cols;
 };
 constexpr Shape kShapes[] = {{50, 32}, {17, 96}, {40, 576}, {33, 1536}, {24, 8960}};
-constexpr int64_t kMostRows = 128;
+
+// Reduced: the three short shapes, and every kind of row block once.
+size_t shape_count() {
+  return reduced_tests() ? 3 : std::size(kShapes);
+}
+int64_t most_rows() {
+  return reduced_tests() ? 33 : 128;
+}
+std::vector<int64_t> row_counts() {
+  if (reduced_tests()) return {1, 2, 3, 4, 5, 6, 7, 13, 16, 33};
+  std::vector<int64_t> rows(17);
+  std::iota(rows.begin(), rows.end(), 1);
+  rows.insert(rows.end(), {31, 33, 64, 128});
+  return rows;
+}
 
 // One layer per form and shape, with the specification's answers for every epilogue; shared by all sets.
 struct Expected {
@@ -104,24 +119,21 @@ const Expected& expected(size_t form, size_t shape) {
   static std::unique_ptr<Expected> all[std::size(kPackedForms)][std::size(kShapes)];
   auto& e = all[form][shape];
   if (!e) {
-    e.reset(new Expected{make_layer(kPackedForms[form], kMostRows, kShapes[shape].channels,
+    e.reset(new Expected{make_layer(kPackedForms[form], most_rows(), kShapes[shape].channels,
                                     kShapes[shape].cols, uint32_t(1000 * form + shape)),
                          {}});
     for (int i = 0; i < 4; ++i)
-      e->y[i] = run_layer(specification(), e->layer, kMostRows, i);
+      e->y[i] = run_layer(specification(), e->layer, most_rows(), i);
   }
   return *e;
 }
 
 TEST_P(LinearEverySet, linear_has_the_bits_of_the_specification_for_any_rows_and_cuts) {
-  std::vector<int64_t> row_counts(17);
-  std::iota(row_counts.begin(), row_counts.end(), 1);
-  row_counts.insert(row_counts.end(), {31, 33, 64, 128});
   std::mt19937 rng(7);
   for (size_t f = 0; f < std::size(kPackedForms); ++f) {
-    for (size_t s = 0; s < std::size(kShapes); ++s) {
+    for (size_t s = 0; s < shape_count(); ++s) {
       const Expected& want = expected(f, s);
-      for (int64_t rows : row_counts) {
+      for (const int64_t rows : row_counts()) {
         const int epilogue = int(rng() % 4);
         const auto cuts = random_cuts(tile_count(want.layer.matrix.rows), rng);
         const auto y = run_layer(set(), want.layer, rows, epilogue, cuts);
