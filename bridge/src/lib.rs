@@ -13,6 +13,7 @@ mod python;
 mod render;
 mod rewrite;
 mod spm_merges;
+mod strftime;
 mod template;
 mod tokenizer;
 

@@ -2,6 +2,7 @@
 
 use crate::json::Json;
 use crate::python;
+use crate::strftime;
 use crate::{input, Failure, Kind, Outcome};
 use crate::{limits, rewrite};
 use minijinja::value::{Kwargs, Value};
@@ -54,7 +55,7 @@ fn raise_exception(message: Value) -> Result<Value, Error> {
 }
 
 fn strftime_now(format: String) -> String {
-    python::strftime(PROGRESS.with_borrow(|progress| progress.now), &format)
+    strftime::strftime(PROGRESS.with_borrow(|progress| progress.now), &format)
 }
 
 /// Methods of Python's strings, lists and dicts. They read their arguments whole, which the engine does not count.

@@ -161,6 +161,45 @@ TEST(Detokenizer, byte_runs_become_characters_or_one_mark_for_each_byte) {
   EXPECT_EQ(text, "中");
 }
 
+// Id i is the byte i, written with the letters of byte-level BPE.
+OwnedVocab all_bytes() {
+  OwnedVocab v;
+  v.vocab.model = "gpt2";
+  v.vocab.pre = "gpt-2";
+  int next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool itself = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+    const int letter = itself ? byte : next++;
+    v.tokens.push_back(letter < 0x80 ? std::string(1, static_cast<char>(letter))
+                                     : std::string{static_cast<char>(0xC0 | letter >> 6),
+                                                   static_cast<char>(0x80 | (letter & 0x3F))});
+    v.types.push_back(kNormal);
+  }
+  return v;
+}
+
+TEST(Detokenizer, every_kind_of_broken_utf8_decodes_as_the_library_decodes_it) {
+  OwnedVocab v = all_bytes();
+  const auto t = from(v);
+  ASSERT_NE(t, nullptr);
+  const int first[] = {0x41, 0x80, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC,
+                       0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF};
+  const int second[] = {0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xE2};
+  const int later[] = {0x41, 0x80, 0xBF, 0xC3};
+  for (const int a : first) {
+    for (const int b : second) {
+      for (const int c : later) {
+        for (const int d : later) {
+          const std::vector<int32_t> ids = {a, b, c, d};
+          const auto whole = t->reference_decode(ids, false);
+          ASSERT_TRUE(whole.ok());
+          ASSERT_EQ(streamed(t, ids, {}), *whole) << a << ' ' << b << ' ' << c << ' ' << d;
+        }
+      }
+    }
+  }
+}
+
 TEST(Detokenizer, the_first_blank_belongs_to_the_start_of_a_text_only) {
   OwnedVocab v = small_spm();
   const auto t = from(v);
