@@ -37,7 +37,7 @@ cargo_is_new_enough() { # PROGRAM
 
 find_cargo() {
   local program
-  for program in cargo "$HOME/.cargo/bin/cargo" /usr/bin/cargo cargo-1.9{9,8,7,6,5,4,3,2,1,0} cargo-1.8{9,8,7}; do
+  for program in cargo "${HOME:-}/.cargo/bin/cargo" /usr/bin/cargo cargo-1.9{9,8,7,6,5,4,3,2,1,0} cargo-1.8{9,8,7}; do
     if type -P "$program" >/dev/null && cargo_is_new_enough "$program"; then
       CARGO_PROGRAM=$(type -P "$program")
       # A cargo that is not the first on PATH must not meet another compiler there.

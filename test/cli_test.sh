@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # End-to-end tests of the program: real files, real processes, exit codes and messages.
-# usage: test/cli_test.sh INVAR MODEL ORACLES
+# usage: test/cli_test.sh INVAR MODEL DATA
 #   INVAR    the program
 #   MODEL    SmolLM2-135M-Instruct.Q4_1.gguf
-#   ORACLES  test/data/oracles
+#   DATA     test/data
 set -uo pipefail
 
-invar=$(realpath "$1") model=$2 oracles=$3
+invar=$(realpath "$1") model=$2 data=$3 oracles=$3/oracles
 for f in "$invar" "$model" "$oracles/gguf/lossless/llama-untied.gguf"; do
   [ -e "$f" ] || { echo "cli_test: $f is missing; the start script fetches the default model: ./invar test"; exit 1; }
 done
-model=$(realpath "$model") oracles=$(realpath "$oracles")
+model=$(realpath "$model") data=$(realpath "$data") oracles=$(realpath "$oracles")
 tiny=$oracles/gguf/lossless/llama-untied.gguf
 
 work=$(mktemp -d)
@@ -20,7 +20,7 @@ unset INVAR_ISA
 mkdir -p "$XDG_CACHE_HOME/invar/models" "$HOME"
 ln -s "$model" "$XDG_CACHE_HOME/invar/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
-passed=0 failed=0
+passed=0 failed=0 not_run=0
 ok() { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "FAILED: $1"; sed 's/^/    /' "$work/out" "$work/err" 2>/dev/null | head -12; }
 check() { if "${@:2}"; then ok; else bad "$1"; fi; }
@@ -142,11 +142,37 @@ run "plain special text" 0 "$invar" tokenize --ids --no-special "Hello <|im_end|
 check "plain special text is no special token" [ "$(cat "$work/out")" != "$ids" ]
 
 echo '[1, 2, 3, 473, 4, 5]' >"$work/ids.json"
-for isa in scalar avx2; do
-  if [ $isa = avx2 ] && ! grep -qw avx2 /proc/cpuinfo; then echo "NOT RUN: this CPU lacks the instruction set avx2"; continue; fi
+for isa in scalar avx2 avx512; do
+  if [ $isa = avx2 ] && ! grep -qw avx2 /proc/cpuinfo || [ $isa = avx512 ] && ! grep -qw avx512_vnni /proc/cpuinfo; then
+    echo "NOT RUN: cli_test: logits with the instruction set $isa, which this CPU lacks"
+    not_run=$((not_run + 1))
+    continue
+  fi
   run "logits, $isa" 0 "$invar" logits --model "$tiny" --tokens "$work/ids.json" --kv f32 --isa $isa --out "$work/$isa.npy"
   check "logits, $isa: size" [ $(($(stat -c %s "$work/$isa.npy") % 64)) = $((6 * 480 * 4 % 64)) ]
   check "logits, $isa: differ from scalar" cmp -s "$work/scalar.npy" "$work/$isa.npy"
+done
+
+# The frozen rows of the outside implementation, through the program and its .npy file.
+for name in llama-untied.gguf llama-q256-Q4_K.gguf llama-untied qwen2-bias; do
+  frozen=$data/reference_bits/$name
+  path=$(sed -n 's/^{"model":"\([^"]*\)".*/\1/p' "$frozen.json")
+  vocab=$(sed -n 's/.*"vocab":\([0-9]*\).*/\1/p' "$frozen.json") row=0
+  grep -o '"ids":\[[0-9,]*\]' "$frozen.json" | sed 's/"ids"://' >"$work/sequences"
+  grep -o '"full_rows":\[[0-9,]*\]' "$frozen.json" | tr -dc '0-9,\n' >"$work/positions"
+  while read -r ids <&3 && read -r positions <&4; do
+    echo "$ids" >"$work/reference.ids"
+    run "reference $name" 0 "$invar" logits --model "$oracles/$path" --tokens "$work/reference.ids" --kv f32 \
+      --out "$work/reference.npy" </dev/null
+    header=$(($(stat -c %s "$work/reference.npy") - $(tr -dc , <<<"$ids," | wc -c) * vocab * 4))
+    for position in ${positions//,/ }; do
+      check "reference $name: row $position differs" cmp -s -n $((vocab * 4)) \
+        -i $((header + position * vocab * 4)):$((row * vocab * 4)) "$work/reference.npy" "$frozen.rows"
+      row=$((row + 1))
+    done
+  done 3<"$work/sequences" 4<"$work/positions"
+  check "reference $name: $row rows compared" [ $row -ge 3 ]
+  check "reference $name: rows left over" [ $((row * vocab * 4)) = "$(stat -c %s "$frozen.rows")" ]
 done
 run "bench" 0 "$invar" bench --model "$tiny" --prompt 16 --decode 4 --reps 1 --json
 out_has "bench" '"median_tokens_per_s"'
@@ -156,7 +182,7 @@ for verb in run inspect logits tokenize bench; do
 done
 run "--help" 0 "$invar" --help
 run "--version" 0 "$invar" --version
-out_has "--version" "invar "
+out_has "--version" ", numerics "
 
 # ---- bad input
 refused "unknown verb" 2 "did you mean run?" "$invar" rnu
@@ -199,8 +225,9 @@ refused "sliding window" 1 sliding_attention "$invar" run --model "$oracles/mode
 mkdir "$work/folder"
 refused "folder without a model" 1 config.json "$invar" run --model "$work/folder" hello </dev/null
 
-refused "prompt longer than the context" 1 "the context holds 16" "$invar" run --ctx 16 "one two three four five six seven eight nine ten" </dev/null
-refused "pool too small" 1 "memory" "$invar" run --memory 1KiB hello </dev/null
+refused "prompt longer than the context" 1 "the context of 16 tokens, set by --ctx; shorten it or raise --ctx (up to" "$invar" run --ctx 16 "one two three four five six seven eight nine ten" </dev/null
+refused "pool too small" 1 "give --memory" "$invar" run --memory 1KiB hello </dev/null
+refused "pool too small for the default context" 1 "give --ctx" "$invar" run --memory 4MiB hello </dev/null
 echo '[1, 2, 999999]' >"$work/far.json"
 refused "id outside the vocabulary" 1 999999 "$invar" logits --model "$tiny" --tokens "$work/far.json" --out "$work/far.npy"
 echo 'nonsense' >"$work/far.json"
@@ -224,5 +251,6 @@ if [ -w /dev/full ]; then
   err_has "full standard output" "standard output"
 fi
 
+[ $not_run = 0 ] || echo "$not_run not run"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
