@@ -190,6 +190,7 @@ inline std::vector<float> random_rows(int64_t rows, int64_t cols, uint32_t seed)
       if (rng() % 64 == 0) v = -0.0f;
       if ((k / 32 + r) % 13 == 0) v = 0;  // whole groups
       if ((k / 32 + r) % 17 == 1) v = k % 2 ? size : -size;
+      if ((k / 32 + r) % 17 == 2) v = r % 2 ? size : -size;  // the largest sums that 16 bits must hold
       x[size_t(r * cols + k)] = v;
     }
   }
