@@ -76,7 +76,9 @@ Set make_set(const char* name, const char* features, Fill... fill) {
   Set set{};
   set.table.name = name;
   set.features = features;
-  (fill(set.table), ...);
+  // The filling functions are compiled for their set, so they may not even run elsewhere; such a table keeps
+  // its name and no function.
+  if (cpu_has_all(features)) (fill(set.table), ...);
   return set;
 }
 
