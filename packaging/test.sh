@@ -123,6 +123,7 @@ fuzz_tests() { # SECONDS
     mkdir -p "$corpus"
     local seeds=()
     [[ -d $ROOT/test/fuzz/seeds/${name#fuzz_} ]] && seeds=("$ROOT/test/fuzz/seeds/${name#fuzz_}")
+    [[ $name == fuzz_chat_template ]] && seeds+=("$ROOT/test/data/templates")
     say "$name for $1 s"
     if "$ROOT/build/fuzz/test/$name" -max_total_time="$1" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
       -artifact_prefix="$corpus/" "$corpus" "${seeds[@]}" </dev/null >"$ROOT/build/fuzz/$name.log" 2>&1; then

@@ -1,6 +1,5 @@
-// libFuzzer target: any bytes given to the safetensors parser end in an error or in tensors that are safe to read;
-// the same bytes as config.json end in an error or in a document.
-// layers: format
+// libFuzzer target: any bytes given to the safetensors parser end in an error or in tensors that are safe to
+// read; the same bytes as config.json end in an error or in a document. layers: format
 
 #include <cstdint>
 

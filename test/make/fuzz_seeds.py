@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz targets, small valid files of every kind, into test/fuzz/seeds.
+
+usage: test/make/fuzz_seeds.py      (Python 3.9, no packages)
+"""
+import json
+import pathlib
+import struct
+
+SEEDS = pathlib.Path(__file__).resolve().parents[1] / "fuzz" / "seeds"
+
+
+def write(target, name, data):
+    path = SEEDS / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+# ---- GGUF: every type of value, and tensors of several types
+U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
+SCALARS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
+
+
+def gguf_value(kind, value):
+    if kind == STRING:
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+    if kind == ARRAY:
+        inner, items = value
+        return struct.pack("<IQ", inner, len(items)) + b"".join(gguf_value(inner, x) for x in items)
+    return struct.pack("<" + SCALARS[kind], value)
+
+
+def gguf(entries, tensors, alignment=32):
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
+    for key, kind, value in entries:
+        out += gguf_value(STRING, key) + struct.pack("<I", kind) + gguf_value(kind, value)
+    data = b""
+    for name, shape, kind, content in tensors:
+        data += b"\0" * (-len(data) % alignment)
+        out += gguf_value(STRING, name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
+        out += struct.pack("<IQ", kind, len(data))
+        data += content
+    return out + b"\0" * (-len(out) % alignment) + data
+
+
+TOKENS = ["<unk>", "<s>", "</s>", "a", "b", "ab", "\u0120", "\u0120a"]
+write("gguf", "types.gguf", gguf(
+    [("general.architecture", STRING, "llama"), ("general.alignment", U32, 64)]
+    + [(f"t.{k}", k, 1) for k in (U8, I8, U16, I16, I32, U64, I64)]
+    + [("t.f32", F32, 0.5), ("t.f64", F64, 0.25), ("t.bool", BOOL, True), ("t.empty", ARRAY, (I32, [])),
+       ("t.bools", ARRAY, (BOOL, [True, False])), ("t.floats", ARRAY, (F32, [1.0, 2.0])),
+       ("t.nested", ARRAY, (ARRAY, [(U8, [1, 2]), (STRING, ["x"])]))],
+    [("f32", [4, 2], 0, b"\0" * 32), ("f16", [3], 1, b"\0" * 6), ("q4_0", [32, 2], 2, b"\1" * 36),
+     ("q6_k", [256], 14, b"\2" * 210), ("bf16", [2, 1, 1, 1], 30, b"\0" * 4)], 64))
+write("gguf", "model.gguf", gguf(
+    [("general.architecture", STRING, "llama"), ("general.name", STRING, "seed"), ("llama.block_count", U32, 1),
+     ("llama.context_length", U32, 64), ("llama.embedding_length", U32, 8), ("llama.feed_forward_length", U32, 8),
+     ("llama.attention.head_count", U32, 2), ("llama.attention.head_count_kv", ARRAY, (U32, [1])),
+     ("llama.attention.layer_norm_rms_epsilon", F32, 1e-5), ("llama.rope.freq_base", F32, 1e4),
+     ("tokenizer.ggml.model", STRING, "gpt2"), ("tokenizer.ggml.pre", STRING, "smollm"),
+     ("tokenizer.ggml.tokens", ARRAY, (STRING, TOKENS)), ("tokenizer.ggml.token_type", ARRAY, (I32, [2, 3, 3, 1, 1, 1, 1, 1])),
+     ("tokenizer.ggml.merges", ARRAY, (STRING, ["a b", "\u0120 a"])), ("tokenizer.chat_template", STRING, "{{ messages }}")],
+    [("token_embd.weight", [8, 8], 0, b"\0" * 256), ("blk.0.attn_norm.weight", [8], 0, b"\0" * 32)]))
+write("gguf", "empty.gguf", gguf([], []))
+
+
+# ---- safetensors
+def safetensors(tensors, metadata=None):
+    header, data = {}, b""
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, dtype, shape, content in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+write("safetensors", "types.safetensors", safetensors(
+    [("a.weight", "F32", [2, 3], b"\0" * 24), ("b", "BF16", [4], b"\1" * 8), ("c", "F16", [1, 1, 1], b"\2" * 2),
+     ("d", "I64", [], b"\3" * 8), ("e", "U8", [0], b"")], {"format": "pt"}))
+write("safetensors", "empty.safetensors", safetensors([]))
+
+# ---- JSON
+write("config", "llama.json", json.dumps(
+    {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "rms_norm_eps": 1e-05, "tie_word_embeddings": True,
+     "rope_scaling": {"factor": 8.0, "rope_type": "llama3"}, "layer_types": ["full_attention"], "eos_token_id": [1, 2],
+     "a": {"b": None}, "text": "\u00e9\n\U0001f600"}))
+write("config", "numbers.json", '{"a": [0, -1, 9223372036854775807, 1.5e-300, 1E+10, true, null], "b": -0.0}')
+TOKENIZER = {
+    "version": "1.0", "truncation": None, "padding": None,
+    "added_tokens": [{"id": i, "content": t, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                      "special": True} for i, t in enumerate(TOKENS[:3])],
+    "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+                                                     "use_regex": True},
+    "post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
+    "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+    "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+              "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+              "vocab": {t: i for i, t in enumerate(TOKENS)}, "merges": ["a b", "\u0120 a"]}}
+CONFIG = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "add_bos_token": True, "chat_template": "{{ messages }}"}
+write("tokenizer_json", "bpe", json.dumps(TOKENIZER) + "\0" + json.dumps(CONFIG))
+TOKENIZER["model"].update(byte_fallback=True, unk_token="<unk>", merges=[["a", "b"]])
+TOKENIZER["normalizer"] = {"type": "Sequence", "normalizers": [
+    {"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+TOKENIZER["pre_tokenizer"] = None
+TOKENIZER["decoder"] = {"type": "Sequence", "decoders": [
+    {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+    {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+write("tokenizer_json", "byte-fallback", json.dumps(TOKENIZER))
+
+
+# ---- GGUF vocabulary: flags, then lines
+def vocabulary(flags, tokens, merges, texts):
+    lines = [f"t{kind}{t}" for t, kind in tokens] + [f"m{m}" for m in merges] + [f"e{t}" for t in texts]
+    return bytes([flags]) + "\n".join(lines).encode()
+
+
+write("tokenizer_gguf", "gpt2", vocabulary(128 | 2 << 1, list(zip(TOKENS, "23311111")), ["a b", "\u0120 a"], ["ab a"]))
+PIECES = [("<unk>", "2"), ("<s>", "3"), ("</s>", "3"), ("\u2581", "1"), ("a", "1"), ("\u2581a", "1"), ("b", "1")]
+write("tokenizer_gguf", "llama", vocabulary(
+    128 | 64 | 1, PIECES + [(f"<0x{i:02X}>", "6") for i in range(256)], [], ["ab <s> \u00e9"]))
+
+# ---- packed file: edits of a valid one (place, value)
+write("packed_file", "nothing", b"")
+write("packed_file", "edits", bytes([9, 0, 2, 65, 0, 7, 0, 16, 5]))
+write("packed_file", "whole", b"INVRPACK" + b"\1\0\0\0\2\0\0\0" + b"\0" * 60)
+
+write("chat_template", "features.jinja", """{%- macro m(x, y='d') -%}{{ x ~ y }}{%- endmacro -%}
+{{ bos_token }}{% for message in messages if message.role != 'x' %}{% set ns = namespace(n=loop.index0) %}
+{{- '<|' + message['role'] + '|>' + message.content | trim + eos_token }}{{ m(ns.n) }}{% else %}none{% endfor %}
+{%- if tools is defined and tools %}{{ tools | tojson(indent=2) }}{% endif %}
+{%- if add_generation_prompt %}{% generation %}{{ strftime_now('%Y') }}{% endgeneration %}{% endif %}""")
