@@ -92,8 +92,9 @@ TEST(KernelTable, chooses_the_last_supported_set_by_default) {
   EXPECT_EQ(choose_kernels({}), best);
 }
 
-TEST(KernelTable, every_set_has_every_kernel) {
+TEST(KernelTable, every_set_that_can_run_has_every_kernel) {
   for (const KernelTable* t : all_kernel_sets()) {
+    if (!runnable(*t)) continue;  // such a table is only a name
     EXPECT_TRUE(t->quantize_row && t->linear && t->unpack_row) << t->name;
     EXPECT_TRUE(t->rms_norm && t->add && t->gated_silu && t->softmax && t->argmax && t->all_finite)
         << t->name;
