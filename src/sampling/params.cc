@@ -16,6 +16,8 @@ Status out_of_range(const char* field, float value, const char* allowed) {
 Status SamplingParams::validate(int32_t vocab) const {
   if (!(temperature >= 0 && std::isfinite(temperature)))
     return out_of_range("temperature", temperature, "0 or a positive number");
+  if (temperature > 0 && temperature < kMinTemperature)
+    return out_of_range("temperature", temperature, "0 (the most likely token) or at least 1e-06");
   if (top_k < 0) return invalid_argument(fmt::format("top_k: {} is negative (0 turns it off)", top_k));
   if (!(top_p > 0 && top_p <= 1)) return out_of_range("top_p", top_p, "in (0, 1]");
   if (!(min_p >= 0 && min_p <= 1)) return out_of_range("min_p", min_p, "in [0, 1]");

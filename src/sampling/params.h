@@ -9,8 +9,11 @@
 
 namespace invar {
 
+// Below it logit / temperature could leave the range of fp32, and different logits would become equal.
+inline constexpr float kMinTemperature = 1e-6f;
+
 struct SamplingParams {
-  float temperature = 1.0f;                           // 0 = the most likely token
+  float temperature = 1.0f;                           // 0 = the most likely token; else >= kMinTemperature
   int32_t top_k = 0;                                  // 0 = off
   float top_p = 1.0f;                                 // 1 = off
   float min_p = 0.0f;                                 // 0 = off
