@@ -60,6 +60,11 @@ void KvCache::clear() {
   length_ = reserved_ = 0;
 }
 
+KvCache KvCache::fork() const {
+  CHECK(reserved_ == length_);
+  return *this;
+}
+
 void KvCache::drop_tail(int32_t position) {
   for (int32_t g = 0; g < groups(); ++g) {
     Group& group = groups_[g];

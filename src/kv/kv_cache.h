@@ -40,8 +40,8 @@ class KvCache {
   void append_runs(int32_t group, int32_t end, std::vector<KvRun>* runs) const;
 
   // The same past for another sequence: shares every page. Whoever writes into the common tail first copies
-  // it.
-  KvCache fork() const { return *this; }
+  // it. Nothing may be reserved: both would write the same slots.
+  KvCache fork() const;
 
   KvCache(KvCache&&) noexcept = default;
   KvCache& operator=(KvCache&&) noexcept = default;

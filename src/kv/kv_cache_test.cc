@@ -140,6 +140,15 @@ TEST_F(KvCacheTest, truncate_into_a_shared_page_leaves_the_other_owner_alone) {
     EXPECT_EQ(of_a[p], uint64_t(p) + 5);
 }
 
+TEST_F(KvCacheTest, fork_with_an_open_reservation_is_a_programmer_error) {
+  make(4);
+  KvCache a = cache();
+  ASSERT_TRUE(a.reserve(10));
+  EXPECT_DEATH(a.fork(), "check failed");
+  a.commit(4);
+  EXPECT_EQ(a.fork().length(), 4);
+}
+
 TEST_F(KvCacheTest, reserve_counts_the_tail_copy_among_its_pages) {
   make(2);
   KvCache a = cache();

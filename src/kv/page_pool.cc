@@ -106,11 +106,4 @@ int64_t PagePool::total_used() const {
   return n;
 }
 
-size_t PagePool::used_bytes() const {
-  size_t n = 0;
-  for (const Class& c : classes_)
-    n += size_t(c.used) * c.page_bytes;
-  return n;
-}
-
 }  // namespace invar

@@ -71,7 +71,6 @@ class PagePool {
   int64_t total_pages() const;
   int64_t total_used() const;
   size_t bytes() const { return memory_.size(); }
-  size_t used_bytes() const;
 
  private:
   friend class PageRef;
