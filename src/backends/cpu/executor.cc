@@ -1,7 +1,8 @@
 #include "backends/cpu/executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -16,12 +17,6 @@ struct Overloaded : F... {
 };
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -40,11 +35,13 @@ Result<std::unique_ptr<CpuExecutable>> CpuExecutable::make(const Graph& graph, c
   std::unique_ptr<CpuExecutable> result(
       new CpuExecutable(select_rows_early(graph), limits, kernels, cost, pool));
   ASSIGN_OR_RETURN(result->plan_, make_step_plan(result->graph_, weights, limits));
-  result->allocate();
+  RETURN_IF_ERROR(result->allocate().with_context(fmt::format(
+      "working memory of a step of {} tokens and {} rows of logits (fewer with a smaller --max-batch)",
+      limits.max_tokens, limits.max_logit_rows)));
   return result;
 }
 
-void CpuExecutable::allocate() {
+Status CpuExecutable::allocate() {
   const size_t max_tokens = size_t(limits_.max_tokens);
   int32_t kv_heads = 0;
   size_t attend_bytes = 0;
@@ -56,13 +53,13 @@ void CpuExecutable::allocate() {
     attend_bytes = std::max(
         attend_bytes, step_.kernels.attend_scratch(kAttendRows, attr.heads / attr.kv_heads, attr.head_dim));
   }
-  scratch_ = Buffer(plan_.scratch_bytes);
+  ASSIGN_OR_RETURN(scratch_, Buffer::allocate(plan_.scratch_bytes));
   step_.scratch = scratch_.data();
 
   const size_t row = round_up(plan_.worker_row_bytes, 64), gate = kGateFloats * sizeof(float);
   const size_t attend = round_up(attend_bytes, 64), faults = round_up(max_tokens, 64);
   const size_t each = row + 2 * gate + attend + faults;
-  worker_scratch_ = Buffer(each * size_t(step_.pool.threads()));
+  ASSIGN_OR_RETURN(worker_scratch_, Buffer::allocate(each * size_t(step_.pool.threads())));
   std::byte* next = worker_scratch_.data();
   const auto take = [&](size_t bytes) { return std::exchange(next, next + bytes); };
   for (int worker = 0; worker < step_.pool.threads(); worker++) {
@@ -74,21 +71,19 @@ void CpuExecutable::allocate() {
     memory.faults = reinterpret_cast<uint8_t*>(take(faults));
     step_.workers.push_back(memory);
   }
-  if (kv_heads > 0 && step_.pool.threads() > 1) partials_ = Buffer(kPartialFloats * sizeof(float));
+  if (kv_heads > 0 && step_.pool.threads() > 1) {
+    ASSIGN_OR_RETURN(partials_, Buffer::allocate(kPartialFloats * sizeof(float)));
+  }
   step_.partials = partials_.as<float>();
   step_.positions.resize(max_tokens);
   step_.sequence_of.resize(max_tokens);
   step_.jobs.reserve(max_tokens);
   step_.pending = std::make_unique<std::atomic<int32_t>[]>(max_tokens * size_t(kv_heads));
+  return {};
 }
 
 size_t CpuExecutable::scratch_bytes() const {
   return scratch_.size() + worker_scratch_.size() + partials_.size();
-}
-
-void CpuExecutable::set_phase_times(PhaseTimes* times) {
-  times_ = times;
-  if (times_ != nullptr) times_->ns.assign(plan_.phases.size(), 0);
 }
 
 void CpuExecutable::begin_step(const StepInputs& inputs) {
@@ -137,16 +132,11 @@ void CpuExecutable::merge_faults() {
 
 StepOutputs CpuExecutable::run(const StepInputs& inputs) {
   begin_step(inputs);
-  int64_t before = times_ == nullptr ? 0 : now_ns();
   for (size_t p = 0; !inputs.tokens.empty() && p < plan_.phases.size(); p++) {
     std::visit(Overloaded{[&](const RowPhase& phase) { run_row_phase(phase, step_); },
                           [&](const LinearPhase& phase) { run_linear_phase(phase, step_); },
                           [&](const AttendPhase& phase) { run_attend_phase(phase, step_); }},
                plan_.phases[p]);
-    if (times_ != nullptr) {
-      const int64_t after = now_ns();
-      times_->ns[p] += after - std::exchange(before, after);
-    }
   }
   merge_faults();
   return {.logits = {step_.floats(plan_.logits, 0, 0), inputs.logit_rows.size() * size_t(graph_.vocab)},

@@ -4,7 +4,6 @@
 // pool.
 
 #include <memory>
-#include <vector>
 
 #include "backends/backend.h"
 #include "backends/cpu/plan.h"
@@ -14,12 +13,6 @@
 #include "tensor/buffer.h"
 
 namespace invar {
-
-// Nanoseconds spent in each phase since the start, by phase number; filled where the executable was given
-// one.
-struct PhaseTimes {
-  std::vector<int64_t> ns;  // [phases]
-};
 
 class CpuExecutable final : public Executable {
  public:
@@ -36,12 +29,11 @@ class CpuExecutable final : public Executable {
   size_t scratch_bytes() const override;
 
   const StepPlan& plan() const { return plan_; }
-  void set_phase_times(PhaseTimes* times);  // nullptr: off; must outlive the runs
 
  private:
   CpuExecutable(Graph graph, const ExecutableLimits& limits, const KernelTable& kernels,
                 const CostModel& cost, ThreadPool& pool);
-  void allocate();
+  Status allocate();
   void begin_step(const StepInputs& inputs);
   void merge_faults();
 
@@ -52,7 +44,6 @@ class CpuExecutable final : public Executable {
   Buffer worker_scratch_;  // every worker's memory
   Buffer partials_;
   StepState step_;
-  PhaseTimes* times_ = nullptr;
 };
 
 }  // namespace invar
