@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include "base/cgroup.h"
 #include "base/size_text.h"
 
 namespace invar {
@@ -13,27 +18,19 @@ namespace {
 
 constexpr int32_t kMaxPosition = 1 << 24;  // positions are exact in fp32 below this
 
-struct SequenceNeed {
-  uint64_t bytes = 0;  // of all groups
-  bool fits = true;    // into the classes given
-};
-
-SequenceNeed need_of(const PoolPlan& plan, int32_t context, int32_t step) {
-  SequenceNeed need;
-  for (size_t g = 0; g < plan.classes.size(); ++g) {
-    const int32_t pages = plan.placements[g].peak_pages(context, step);
-    need.bytes += uint64_t(pages) * plan.classes[g].layout.page_bytes();
-    need.fits = need.fits && pages <= plan.classes[g].pages;
-  }
-  return need;
+uint64_t bytes_of_one(const PoolPlan& plan, int32_t context, int32_t step) {
+  uint64_t bytes = 0;
+  for (size_t g = 0; g < plan.classes.size(); ++g)
+    bytes += uint64_t(plan.placements[g].peak_pages(context, step)) * plan.classes[g].layout.page_bytes();
+  return bytes;
 }
 
-// The longest context whose pages exist; need_of grows with it.
-int32_t longest_context(const PoolPlan& plan, int32_t wanted, int32_t step) {
+// The longest context that fits into so many bytes; the need grows with it.
+int32_t longest_context(const PoolPlan& plan, int32_t wanted, int32_t step, uint64_t limit) {
   int32_t low = 0, high = wanted;
   while (low < high) {
     const int32_t middle = low + (high - low + 1) / 2;
-    if (need_of(plan, middle, step).fits) {
+    if (bytes_of_one(plan, middle, step) <= limit) {
       low = middle;
     } else {
       high = middle - 1;
@@ -42,62 +39,116 @@ int32_t longest_context(const PoolPlan& plan, int32_t wanted, int32_t step) {
   return low;
 }
 
-uint64_t read_number(const std::string& path, uint64_t otherwise) {
+Status too_small(const PoolPlan& plan, const char* codec, const EngineOptions& options, uint64_t limit) {
+  const uint64_t needed = bytes_of_one(plan, plan.context, options.max_step_tokens);
+  const int32_t longest = longest_context(plan, plan.context, options.max_step_tokens, limit);
+  const std::string shorter = longest > 0 ? fmt::format("--ctx {} or smaller, or ", longest) : "";
+  return resource_exhausted(fmt::format(
+      "the KV cache of one sequence of {} tokens in {} takes {}, the pool may take {} ({}); give {}--memory "
+      "{}MiB or more",
+      plan.context, codec, size_text(needed), size_text(limit),
+      options.memory_bytes > 0 ? "--memory" : "half of the free memory", shorter, (needed >> 20) + 1));
+}
+
+std::optional<uint64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   uint64_t value = 0;
-  return file >> value ? value : otherwise;
+  if (file >> value) return value;
+  return std::nullopt;  // no such file, or "max"
+}
+
+// The value of a line "name value".
+uint64_t field_in(const std::string& path, std::string_view name) {
+  std::ifstream file(path);
+  uint64_t value = 0;
+  for (std::string key; file >> key >> value;)
+    if (key == name) return value;
+  return 0;
+}
+
+// What the group's limit leaves; nullopt where there is none.
+std::optional<uint64_t> room_in(const CgroupLevel& group) {
+  const std::string& directory = group.directory;
+  const auto limit = number_in(directory + (group.v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  if (!limit) return std::nullopt;
+  const uint64_t used =
+      number_in(directory + (group.v2 ? "/memory.current" : "/memory.usage_in_bytes")).value_or(0);
+  const uint64_t cache =
+      field_in(directory + "/memory.stat", group.v2 ? "inactive_file" : "total_inactive_file");
+  return *limit - std::min(*limit, used - std::min(used, cache));
 }
 
 }  // namespace
 
+Result<EngineOptions> resolve_options(const EngineOptions& options) {
+  const std::pair<const char*, int32_t> positive[] = {{"max_step_tokens", options.max_step_tokens},
+                                                      {"max_logit_rows", options.max_logit_rows}};
+  for (const auto& [name, value] : positive)
+    if (value <= 0) return invalid_argument(fmt::format("{}: {} is not positive", name, value));
+  if (options.max_batch < 1 || options.max_batch > kMaxBatch)
+    return invalid_argument(
+        fmt::format("max_batch: {} is not between 1 and {}", options.max_batch, kMaxBatch));
+  if (options.prefill_chunk < 0)
+    return invalid_argument(fmt::format("prefill_chunk: {} is negative", options.prefill_chunk));
+  EngineOptions resolved = options;
+  resolved.max_step_tokens = std::max(options.max_step_tokens, options.max_batch);
+  resolved.max_logit_rows = std::max(options.max_logit_rows, options.max_batch);
+  return resolved;
+}
+
 Result<PoolPlan> plan_pool(const Graph& graph, const KvCodec& codec, int32_t trained_context,
                            const EngineOptions& options, uint64_t free_bytes) {
+  if (options.context < 0)
+    return invalid_argument(fmt::format("--ctx {}: not a positive number of tokens", options.context));
   const int32_t wanted = options.context > 0 ? options.context : trained_context;
-  if (options.context < 0 || wanted <= 0)
-    return invalid_argument(fmt::format("--context: {} is not a positive number of tokens", wanted));
+  if (wanted <= 0)
+    return invalid_argument("the model does not say how many positions it was trained for; give --ctx N");
   if (trained_context > 0 && wanted > trained_context)
     return invalid_argument(
-        fmt::format("--context {}: the model was trained for {} positions", wanted, trained_context));
+        fmt::format("--ctx {}: the model was trained for {} positions", wanted, trained_context));
   if (wanted > kMaxPosition)
-    return invalid_argument(fmt::format("--context {}: the largest possible is {}", wanted, kMaxPosition));
+    return invalid_argument(
+        fmt::format("a context of {} positions: the largest possible is --ctx {}", wanted, kMaxPosition));
 
   PoolPlan plan;
+  plan.context = wanted;
   for (const KvGroup& group : graph.kv_groups) {
     plan.placements.push_back({.keep = group.window});
     plan.classes.push_back({{&codec, group.layers, group.kv_heads, group.head_dim}, 0});
   }
   const int32_t step = options.max_step_tokens;
-  const uint64_t bytes_each = need_of(plan, wanted, step).bytes;
+  const uint64_t bytes_each = bytes_of_one(plan, wanted, step);
   const uint64_t limit =
       options.memory_bytes > 0 ? options.memory_bytes : uint64_t(double(free_bytes) * kFreeMemoryShare);
+  if (bytes_each > limit) return too_small(plan, codec.name, options, limit);
   for (size_t g = 0; g < plan.classes.size(); ++g) {
     PagePool::SizeClass& c = plan.classes[g];
-    // Each group gets the share of the memory that a sequence of full length gives it.
+    // Each group gets the share of the memory that a sequence of full length gives it: at least its peak.
     const int64_t peak = plan.placements[g].peak_pages(wanted, step), all = peak * options.max_batch;
     const uint64_t affordable =
         bytes_each == 0 ? 0 : uint64_t((unsigned __int128)limit * uint64_t(peak) / bytes_each);
     c.pages = int32_t(std::min({affordable, uint64_t(all), uint64_t{INT32_MAX}}));
   }
-
-  plan.context = longest_context(plan, wanted, step);
-  if (plan.context == 0 || (options.context > 0 && plan.context < wanted)) {
-    const int32_t least = options.context > 0 ? wanted : 1;
-    return resource_exhausted(fmt::format(
-        "the KV cache of {} tokens in {} takes {}, the pool may take {}; raise --memory or lower --context",
-        least, codec.name, size_text(need_of(plan, least, step).bytes), size_text(limit)));
-  }
   return plan;
 }
 
-Status check_request(const GenerateRequest& request, int32_t vocab, int32_t context) {
+Status check_request(const GenerateRequest& request, int32_t vocab, int32_t context,
+                     int32_t trained_context) {
   const int64_t prompt = int64_t(request.prompt.size());
   if (prompt == 0) return invalid_argument("prompt: no tokens");
   if (request.max_tokens < 0)
     return invalid_argument(fmt::format("max_tokens: {} is negative", request.max_tokens));
-  if (prompt + (request.max_tokens > 0 ? 1 : 0) > context)
-    return invalid_argument(fmt::format("prompt: {} tokens do not fit into the context of {} tokens{}",
+  if (prompt + (request.max_tokens > 0 ? 1 : 0) > context) {
+    const bool raisable = trained_context <= 0 || context < trained_context;
+    const std::string remedy =
+        !raisable ? "which is what the model was trained for; shorten it"
+        : trained_context > 0
+            ? fmt::format("set by --ctx; shorten it or raise --ctx (up to {})", trained_context)
+            : "set by --ctx; shorten it or raise --ctx";
+    return invalid_argument(fmt::format("prompt: {} tokens do not fit into the context of {} tokens{}, {}",
                                         prompt, context,
-                                        prompt == context ? " with one more for the answer" : ""));
+                                        prompt == context ? " with one more for the answer" : "", remedy));
+  }
   for (size_t i = 0; i < request.prompt.size(); ++i)
     if (request.prompt[i] < 0 || request.prompt[i] >= vocab)
       return invalid_argument(fmt::format(
@@ -116,11 +167,8 @@ uint64_t free_memory_bytes(const std::string& root) {
   std::ifstream meminfo(root + "/proc/meminfo");
   for (std::string line; std::getline(meminfo, line);)
     if (line.rfind("MemAvailable:", 0) == 0) available = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
-  const uint64_t limit = read_number(root + "/sys/fs/cgroup/memory.max", UINT64_MAX);  // "max" is no number
-  if (limit != UINT64_MAX) {
-    const uint64_t used = std::min(limit, read_number(root + "/sys/fs/cgroup/memory.current", 0));
-    available = std::min(available, limit - used);
-  }
+  for (const CgroupLevel& group : cgroup_levels("memory", root))
+    available = std::min(available, room_in(group).value_or(available));
   return available;
 }
 

@@ -15,7 +15,7 @@
 
 namespace invar {
 
-// What is left for weights and caches when no --memory is given: this share of the machine's free memory.
+// The KV pool's bound when no --memory is given: this share of the memory that the weights leave free.
 inline constexpr double kFreeMemoryShare = 0.5;
 
 struct PoolPlan {
@@ -24,13 +24,20 @@ struct PoolPlan {
   int32_t context = 0;                       // positions that one sequence can have
 };
 
-// free_bytes: memory left after the weights; read only when options.memory_bytes is 0.
+// The options with every budget of a step raised to what max_batch sequences need: a token and a row of
+// logits each. Refuses what is out of range.
+Result<EngineOptions> resolve_options(const EngineOptions& options);
+
+// options: resolved. free_bytes: memory left after the weights; read only when options.memory_bytes is 0. The
+// context depends on the options and the model alone; a pool that cannot hold one sequence of it is refused.
 Result<PoolPlan> plan_pool(const Graph& graph, const KvCodec& codec, int32_t trained_context,
                            const EngineOptions& options, uint64_t free_bytes);
 
-Status check_request(const GenerateRequest& request, int32_t vocab, int32_t context);
+// trained_context: the bound that no flag can raise.
+Status check_request(const GenerateRequest& request, int32_t vocab, int32_t context, int32_t trained_context);
 
-// Bytes that can be had without swapping, bounded by the cgroup's limit. `root` stands before every path.
+// Bytes that can be had without swapping, bounded by the limits of the process's cgroups; cache of files that
+// nothing has touched lately counts as free. `root` stands before every path.
 uint64_t free_memory_bytes(const std::string& root = "");
 
 }  // namespace invar

@@ -1,7 +1,7 @@
 #pragma once
-// Drafter: guesses the tokens that come next (draft/ implements it). Called at the end of a step, on the
-// engine thread. A guess costs time when wrong and never changes a token: the next step verifies it by
-// equality.
+// Drafter: guesses the tokens that come next. The interface for draft sources; nothing implements or calls it
+// yet. To be called at the end of a step, on the engine thread. A guess costs time when wrong and never
+// changes a token: the next step verifies it by equality.
 
 #include <cstdint>
 #include <span>

@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
+#include <exception>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/inbox.h"
 #include "engine/admission.h"
 #include "engine/batch.h"
-#include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 #include "kv/page_pool.h"
@@ -22,15 +23,9 @@
 namespace invar {
 namespace {
 
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // EngineStats that other threads may read while the engine counts.
 struct Counters {
-  std::atomic<int64_t> steps{0}, prompt_tokens{0}, generated_tokens{0}, pages_used{0};
+  std::atomic<int64_t> steps{0}, prompt_tokens{0}, recomputed_tokens{0}, generated_tokens{0}, pages_used{0};
   std::atomic<int32_t> waiting{0}, running{0};
 };
 
@@ -39,25 +34,48 @@ struct Arrival {
   std::shared_ptr<Stream> stream;
 };
 
-Status check_options(const EngineOptions& o) {
-  const std::pair<const char*, int32_t> positive[] = {{"max_step_tokens", o.max_step_tokens},
-                                                      {"max_batch", o.max_batch},
-                                                      {"max_logit_rows", o.max_logit_rows}};
-  for (const auto& [name, value] : positive)
-    if (value <= 0) return invalid_argument(fmt::format("{}: {} is not positive", name, value));
-  if (o.prefill_chunk < 0)
-    return invalid_argument(fmt::format("prefill_chunk: {} is negative", o.prefill_chunk));
-  return {};
+// Runs f; what it throws becomes a status. Where the engine meets the exceptions of others: of the backend,
+// of observers and of guards.
+template <class F>
+Status guarded(const char* what, F f) {
+  try {
+    f();
+    return {};
+  } catch (const std::bad_alloc&) {
+    return resource_exhausted(fmt::format("out of memory in {}; lower --memory or --max-batch", what));
+  } catch (const std::exception& error) {
+    return internal_error(fmt::format("{} failed: {}", what, error.what()));
+  } catch (...) {
+    return internal_error(fmt::format("{} failed with an unknown exception", what));
+  }
+}
+
+// Read before the step runs: a commit moves what counts as computed.
+StepRecord describe(const Plan& plan) {
+  StepRecord r;
+  for (const Row& row : plan.rows) {
+    const int32_t first = row.first_position, end = first + int32_t(row.tokens.size());
+    const int32_t fresh = std::clamp(row.sequence->computed(), first, end);
+    const int32_t prompt = row.sequence->prompt_length();
+    ++(first < fresh ? r.recomputed_rows : first < prompt ? r.prompt_rows : r.decode_rows);
+    r.tokens += end - first;
+    r.recomputed_tokens += fresh - first;
+    r.prompt_tokens += std::max(0, std::min(end, prompt) - fresh);
+    r.logit_rows += row.logits;
+  }
+  r.cut_prompts = plan.cut_prompts;
+  r.preempted = plan.preempted;
+  return r;
 }
 
 }  // namespace
 
 struct Engine::Impl {
-  Impl(EngineModel m, std::unique_ptr<Backend> b, std::unique_ptr<Executable> executable, PoolPlan plan,
+  Impl(EngineModel m, std::unique_ptr<Backend> b, std::unique_ptr<Executable> e, PoolPlan plan,
        std::unique_ptr<PagePool> p, const SchedulerLimits& limits)
       : model(std::move(m)),
         backend(std::move(b)),
-        runner(std::move(executable)),
+        executable(std::move(e)),
         placements(std::move(plan.placements)),
         context(plan.context),
         pool(std::move(p)),
@@ -66,17 +84,15 @@ struct Engine::Impl {
 
   bool step();
   bool drain();
-  void sample_and_commit(const StepOutputs& outputs);
   void commit_row(size_t row, const StepOutputs& outputs);
-  void fail_batch(const Status& error);
+  void fail_row(const Row& row, const Status& error);
   void publish();
-  void record(const Plan& plan, int64_t started, int64_t forward_ns);
   void run();
   void end_all();
 
   EngineModel model;
   std::unique_ptr<Backend> backend;
-  Runner runner;
+  std::unique_ptr<Executable> executable;
   std::vector<KvPlacement> placements;
   int32_t context;
   std::unique_ptr<PagePool> pool;
@@ -100,16 +116,25 @@ bool Engine::Impl::step() {
     CHECK(scheduler.running().empty() && scheduler.waiting().empty());
     return changed;
   }
-  batch.gather(plan.rows, *pool, model.graph->kv_groups);
-  const int64_t before = now_ns();
-  const Result<StepOutputs> outputs = runner.forward(batch);
-  const int64_t forward_ns = now_ns() - before;
-  if (outputs.ok()) {
-    sample_and_commit(*outputs);
-  } else {
-    fail_batch(outputs.status());
+  StepRecord record = describe(plan);
+  StepOutputs outputs;
+  const Status ran = guarded("the forward pass", [&] {
+    batch.gather(plan.rows, *pool, model.graph->kv_groups);
+    const int64_t before = now_ns();
+    outputs = executable->run(batch.inputs());
+    record.forward_ns = now_ns() - before;
+  });
+  for (size_t i = 0; i < plan.rows.size(); ++i) {
+    const Status done =
+        ran.ok() ? guarded("the request's sampling, observer or guard", [&] { commit_row(i, outputs); })
+                 : ran;
+    if (!done.ok()) fail_row(plan.rows[i], done);
   }
-  record(plan, started, forward_ns);
+  record.step = counters.steps++;
+  counters.prompt_tokens += record.prompt_tokens;
+  counters.recomputed_tokens += record.recomputed_tokens;
+  record.total_ns = now_ns() - started;
+  if (trace) trace(record);
   publish();
   return true;
 }
@@ -131,11 +156,6 @@ bool Engine::Impl::drain() {
   std::for_each(scheduler.waiting().begin(), scheduler.waiting().end(), look);
   if (cancelled) publish();
   return cancelled || !arrived.empty();
-}
-
-void Engine::Impl::sample_and_commit(const StepOutputs& outputs) {
-  for (size_t row = 0; row < batch.rows().size(); ++row)
-    commit_row(row, outputs);
 }
 
 // A row that met NaN or infinity ends its own request and no other; its slots were only reserved.
@@ -162,11 +182,10 @@ void Engine::Impl::commit_row(size_t index, const StepOutputs& outputs) {
   }
 }
 
-void Engine::Impl::fail_batch(const Status& error) {
-  for (const Row& row : batch.rows()) {
-    row.sequence->cache().truncate(row.sequence->cache().length());
-    row.sequence->fail(error);
-  }
+void Engine::Impl::fail_row(const Row& row, const Status& error) {
+  KvCache& cache = row.sequence->cache();
+  cache.truncate(cache.length());
+  row.sequence->fail(error);
 }
 
 void Engine::Impl::publish() {
@@ -178,27 +197,6 @@ void Engine::Impl::publish() {
   counters.pages_used = pool->total_used();
   counters.running = int32_t(scheduler.running().size());
   counters.waiting = int32_t(scheduler.waiting().size());
-}
-
-void Engine::Impl::record(const Plan& plan, int64_t started, int64_t forward_ns) {
-  StepRecord r;
-  r.step = counters.steps++;
-  for (const Row& row : batch.rows()) {
-    // The row was committed by now: what it was shows in where it began.
-    if (row.tokens.size() == 1 && row.first_position >= row.sequence->prompt_length()) {
-      ++r.decode_rows;
-    } else {
-      ++r.prompt_rows;
-      r.prompt_tokens += int32_t(row.tokens.size());
-    }
-  }
-  r.cut_prompts = plan.cut_prompts;
-  r.logit_rows = batch.logit_rows();
-  r.preempted = plan.preempted;
-  r.forward_ns = forward_ns;
-  r.total_ns = now_ns() - started;
-  counters.prompt_tokens += r.prompt_tokens;
-  if (trace) trace(r);
 }
 
 void Engine::Impl::run() {
@@ -225,8 +223,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const Model> mode
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineModel model, std::unique_ptr<Backend> backend,
-                                               const EngineOptions& options) {
-  RETURN_IF_ERROR(check_options(options));
+                                               const EngineOptions& given) {
+  ASSIGN_OR_RETURN(const EngineOptions options, resolve_options(given));
   const KvCodec* codec = find_kv_codec(options.kv);
   if (codec == nullptr) {
     std::string known;
@@ -243,8 +241,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineModel model, std::unique_pt
   ASSIGN_OR_RETURN(PoolPlan plan, plan_pool(*model.graph, *codec, model.context_length, options,
                                             free > taken ? free - taken : 0));
   ASSIGN_OR_RETURN(auto pool, PagePool::create(plan.classes));
-  const SchedulerLimits limits{options.max_step_tokens, options.prefill_chunk,
-                               std::min({options.max_batch, options.max_step_tokens, options.max_logit_rows}),
+  const SchedulerLimits limits{options.max_step_tokens, options.prefill_chunk, options.max_batch,
                                options.max_logit_rows};
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(std::move(model), std::move(backend), std::move(executable),
@@ -261,7 +258,8 @@ Engine::~Engine() {
 }
 
 Result<std::shared_ptr<Stream>> Engine::submit(GenerateRequest request) {
-  RETURN_IF_ERROR(check_request(request, impl_->model.graph->vocab, impl_->context));
+  RETURN_IF_ERROR(
+      check_request(request, impl_->model.graph->vocab, impl_->context, impl_->model.context_length));
   auto stream = std::make_shared<Stream>();
   impl_->inbox.push({std::move(request), stream});
   return stream;
@@ -280,13 +278,14 @@ EngineStats Engine::stats() const {
   const Counters& c = impl_->counters;
   return {.steps = c.steps,
           .prompt_tokens = c.prompt_tokens,
+          .recomputed_tokens = c.recomputed_tokens,
           .generated_tokens = c.generated_tokens,
           .waiting = c.waiting,
           .running = c.running,
           .pages_used = c.pages_used,
           .pages_total = impl_->pool->total_pages(),
           .kv_bytes_total = impl_->pool->bytes(),
-          .scratch_bytes = impl_->runner.scratch_bytes()};
+          .scratch_bytes = impl_->executable->scratch_bytes()};
 }
 
 int32_t Engine::context() const {

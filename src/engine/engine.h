@@ -19,14 +19,16 @@
 
 namespace invar {
 
+inline constexpr int32_t kMaxBatch = 4096;
+
 struct EngineOptions {
-  std::string kv = "f16";  // KV codec by name
-  int32_t context = 0;     // positions per sequence; 0 = the model's trained length, or what the pool holds
-  uint64_t memory_bytes = 0;  // bound of the KV pool; 0 = a stated share of what is left after the weights
-  int32_t max_step_tokens = 512;  // token budget of a step
+  std::string kv = "f16";         // KV codec by name
+  int32_t context = 0;            // positions per sequence; 0 = the model's trained length
+  uint64_t memory_bytes = 0;      // bound of the KV pool; 0 = kFreeMemoryShare of what the weights leave free
+  int32_t max_step_tokens = 512;  // token budget of a step, at least max_batch
   int32_t prefill_chunk = 0;      // prompt tokens per sequence and step; 0 = up to the budget
-  int32_t max_batch = 64;         // sequences per step, at most as many as the two budgets of a step
-  int32_t max_logit_rows = 64;    // rows with logits per step
+  int32_t max_batch = 64;         // sequences per step, at most kMaxBatch
+  int32_t max_logit_rows = 64;    // rows with logits per step, at least max_batch
 };
 
 // What the engine needs of a model; `owner` keeps the rest alive.
@@ -40,6 +42,7 @@ struct EngineModel {
 
 class Engine {
  public:
+  // Refuses options out of range, and a pool that cannot hold one sequence of the context.
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const Model> model,
                                                 std::unique_ptr<Backend> backend,
                                                 const EngineOptions& options);
@@ -52,6 +55,7 @@ class Engine {
   Result<std::shared_ptr<Stream>> submit(GenerateRequest request);
 
   // Runs one step: drain, plan, gather, forward, sample, commit, publish. False when there was nothing to do.
+  // An exception of the backend ends the requests of the step, one of an observer or a guard its own request.
   bool step();
 
   void start();  // runs step() on a thread of its own until destruction, sleeping while idle

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/engine_fixture_test.h"
+#include "engine/testing/engine_fixture.h"
 
 namespace invar {
 namespace {
@@ -33,6 +33,7 @@ TEST(Engine, gives_max_tokens_and_says_length) {
   EXPECT_EQ(t.engine->stats().pages_used, 0);
   EXPECT_EQ(t.engine->stats().generated_tokens, 5);
   EXPECT_EQ(t.engine->stats().prompt_tokens, 3);
+  EXPECT_EQ(t.engine->stats().recomputed_tokens, 0);
   EXPECT_FALSE(t.engine->step());
 }
 
@@ -62,7 +63,7 @@ TEST(Engine, ends_at_the_context) {
 }
 
 TEST(Engine, scores_a_prompt_without_generating) {
-  TestEngine t({.max_step_tokens = 100, .max_logit_rows = 7});
+  TestEngine t({.max_step_tokens = 100, .max_batch = 7, .max_logit_rows = 7});
   GenerateRequest r = request(prompt_of(100), 0);
   r.all_prompt_logits = true;
   const Answer a = t.run(std::move(r));
@@ -177,8 +178,9 @@ TEST(Engine, refusals_name_field_and_numbers) {
     return stream.status().message();
   };
   EXPECT_EQ(message(request({}, 1)), "prompt: no tokens");
-  EXPECT_NE(message(request(prompt_of(65), 0)).find("65 tokens do not fit into the context of 64"),
-            std::string::npos);
+  EXPECT_EQ(message(request(prompt_of(65), 0)),
+            "prompt: 65 tokens do not fit into the context of 64 tokens, set by --ctx; shorten it or raise "
+            "--ctx (up to 1024)");
   EXPECT_NE(message(request(prompt_of(64), 1)).find("one more for the answer"), std::string::npos);
   EXPECT_NE(message(request({1, kFakeVocab}, 1)).find("token id 97 at position 1"), std::string::npos);
   EXPECT_NE(message(request({-1}, 1)).find("token id -1"), std::string::npos);
@@ -228,7 +230,8 @@ TEST(Engine, budgets_of_a_step_hold_and_decode_rows_come_first) {
   bool mixed = false;
   int32_t decode_steps = 0;
   for (const StepRecord& step : t.trace) {
-    EXPECT_LE(step.prompt_tokens + step.decode_rows, 20);
+    EXPECT_EQ(step.prompt_tokens + step.decode_rows, step.tokens);
+    EXPECT_LE(step.tokens, 20);
     EXPECT_LE(step.decode_rows + step.prompt_rows, 6);
     EXPECT_LE(step.prompt_tokens, 8 * step.prompt_rows);
     mixed = mixed || (step.mixed() && step.cut_prompts > 0);
@@ -261,9 +264,96 @@ TEST(Engine, create_reports_what_does_not_fit) {
   EXPECT_NE(error({.kv = "bf16"}).find("fake cannot do it"), std::string::npos);
   EXPECT_NE(error({.context = 2048}).find("trained for 1024"), std::string::npos);
   EXPECT_NE(error({.memory_bytes = 100}).find("--memory"), std::string::npos);
-  EXPECT_NE(error({.context = 1024, .memory_bytes = 8192}).find("raise --memory or lower --context"),
+  EXPECT_NE(error({.context = 1024, .memory_bytes = 8192}).find("the pool may take 8.0 KiB"),
             std::string::npos);
-  EXPECT_NE(error({.max_batch = 0}).find("max_batch"), std::string::npos);
+  EXPECT_NE(error({.max_batch = 0}).find("max_batch: 0 is not between 1 and 4096"), std::string::npos);
+  EXPECT_NE(error({.max_batch = 4097}).find("max_batch: 4097 is not between 1 and 4096"), std::string::npos);
+}
+
+TEST(Engine, prompt_beyond_the_trained_length_is_told_that_no_flag_helps) {
+  TestEngine t({}, 0, 64);
+  const auto stream = t.engine->submit(request(prompt_of(64), 1));
+  ASSERT_FALSE(stream.ok());
+  EXPECT_EQ(
+      stream.status().message(),
+      "prompt: 64 tokens do not fit into the context of 64 tokens with one more for the answer, which is "
+      "what the model was trained for; shorten it");
+}
+
+TEST(Engine, large_batch_runs_in_one_step) {
+  TestEngine t({.max_batch = 700});
+  std::vector<std::shared_ptr<Stream>> streams;
+  for (int32_t i = 0; i < 700; ++i)
+    streams.push_back(t.submit(request({i % kFakeVocab}, 2)));
+  t.drain();
+  ASSERT_EQ(t.trace.size(), 2u);
+  EXPECT_EQ(t.trace[0].prompt_rows, 700);
+  EXPECT_EQ(t.trace[1].decode_rows, 700);
+  EXPECT_EQ(t.trace[1].logit_rows, 700);
+}
+
+TEST(Engine, exception_of_an_observer_ends_its_own_request_only) {
+  TestEngine t;
+  const Answer expected = t.run(request({7, 8}, 10));
+  GenerateRequest throwing = request({1, 2}, 10);
+  throwing.on_logits = [](int32_t position, std::span<const float>) {
+    if (position == 4) throw std::runtime_error("disk full");
+  };
+  GenerateRequest strange = request({3}, 10);
+  strange.on_logits = [](int32_t, std::span<const float>) { throw 5; };
+  t.engine->start();
+  auto first = t.submit(std::move(throwing));
+  auto second = t.submit(request({7, 8}, 10));
+  auto third = t.submit(std::move(strange));
+  const auto end = [](Stream& stream, Answer* answer) {
+    while (true) {
+      const TokenEvent event = stream.next();
+      if (event.token) answer->tokens.push_back(*event.token);
+      if (event.finish == FinishReason::kNone) continue;
+      answer->finish = event.finish;
+      answer->error = event.error;
+      return;
+    }
+  };
+  Answer a, b, c;
+  end(*first, &a);
+  end(*second, &b);
+  end(*third, &c);
+  EXPECT_EQ(a.finish, FinishReason::kError);
+  EXPECT_NE(a.error.message().find("disk full"), std::string::npos);
+  EXPECT_EQ(a.tokens.size(), 3u);
+  EXPECT_EQ(b.tokens, expected.tokens);
+  EXPECT_EQ(c.finish, FinishReason::kError);
+  auto later = t.submit(request({7, 8}, 10));
+  Answer d;
+  end(*later, &d);
+  EXPECT_EQ(d.tokens, expected.tokens);
+}
+
+TEST(Engine, preempted_work_counts_as_recomputed_and_prompts_count_once) {
+  // Six pages for two sequences that grow to four each.
+  TestEngine t({.context = 256, .memory_bytes = 6 * 4096});
+  auto first = t.submit(request(prompt_of(20), 200));
+  auto second = t.submit(request(prompt_of(30, 1), 200));
+  t.drain();
+  int64_t preempted = 0, prompt = 0, recomputed = 0, tokens = 0, decoded = 0;
+  for (const StepRecord& step : t.trace) {
+    preempted += step.preempted;
+    prompt += step.prompt_tokens;
+    recomputed += step.recomputed_tokens;
+    tokens += step.tokens;
+    decoded += step.decode_rows;
+    EXPECT_EQ(step.recomputed_rows > 0, step.recomputed_tokens > 0);
+  }
+  ASSERT_GT(preempted, 0);
+  EXPECT_GT(recomputed, 64);
+  EXPECT_EQ(prompt, 50);
+  // The last token of an answer is never fed; the first new one after each recomputation shares its row.
+  EXPECT_EQ(tokens - recomputed - prompt, 199 + 199);
+  EXPECT_GE(decoded, 398 - preempted);
+  EXPECT_LE(decoded, 398);
+  EXPECT_EQ(t.engine->stats().prompt_tokens, 50);
+  EXPECT_EQ(t.engine->stats().recomputed_tokens, recomputed);
 }
 
 }  // namespace

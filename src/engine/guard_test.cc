@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "engine/engine_fixture_test.h"
+#include "engine/testing/engine_fixture.h"
 
 namespace invar {
 namespace {
@@ -92,7 +92,10 @@ TEST_F(GuardTest, forced_tokens_take_one_step_together) {
   static const std::vector<int32_t> forced(5, 20);
   const size_t before = t_.trace.size();
   run({.accept = [](int32_t nth, int32_t) { return nth == 0 ? Verdict{.forced = forced} : Verdict(); }}, 7);
-  EXPECT_EQ(t_.trace.size() - before, 2u) << "prompt, then one token and five forced ones";
+  ASSERT_EQ(t_.trace.size() - before, 2u) << "prompt, then one token and five forced ones";
+  EXPECT_EQ(t_.trace.back().decode_rows, 1);
+  EXPECT_EQ(t_.trace.back().prompt_rows, 0);
+  EXPECT_EQ(t_.engine->stats().prompt_tokens, 5) << "forced tokens are no prompt";
 }
 
 TEST_F(GuardTest, last_forced_token_may_force_more) {
@@ -133,6 +136,26 @@ TEST_F(GuardTest, mask_that_allows_nothing_is_an_error) {
     return true;
   }});
   EXPECT_EQ(a.finish, FinishReason::kError);
+}
+
+TEST_F(GuardTest, exception_of_a_guard_ends_its_own_request_only) {
+  const Answer expected = run({});
+  const Script in_accept{.accept = [](int32_t nth, int32_t) -> Verdict {
+    if (nth == 2) throw std::runtime_error("grammar broke");
+    return {};
+  }};
+  const Script in_mask{.mask = [](int32_t nth, std::span<uint32_t>) -> bool {
+    if (nth == 2) throw std::runtime_error("grammar broke");
+    return false;
+  }};
+  for (const Script& script : {in_accept, in_mask}) {
+    const Answer a = run(script);
+    EXPECT_EQ(a.finish, FinishReason::kError);
+    EXPECT_NE(a.error.message().find("grammar broke"), std::string::npos);
+    EXPECT_EQ(a.tokens, std::vector<int32_t>(expected.tokens.begin(), expected.tokens.begin() + 2));
+    EXPECT_EQ(t_.engine->stats().pages_used, 0);
+  }
+  EXPECT_EQ(run({}).tokens, expected.tokens);
 }
 
 }  // namespace

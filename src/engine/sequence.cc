@@ -36,7 +36,7 @@ int32_t Sequence::logits_wanted(int32_t tokens) const {
   const int32_t first = cache_.length(), end = first + tokens;
   int32_t wanted = 0;
   if (request_.all_prompt_logits)
-    wanted = std::max(0, std::min(end, prompt_length_) - std::max(first, observed_));
+    wanted = std::max(0, std::min(end, prompt_length_) - std::max(first, computed_));
   const bool chooses = end == length() && request_.max_tokens > 0;
   const bool counted = wanted > 0 && end <= prompt_length_;
   return wanted + (chooses && !counted ? 1 : 0);
@@ -50,7 +50,7 @@ void Sequence::commit(int32_t tokens, std::span<const float> logits) {
     for (int32_t i = 0; i < wanted; ++i)
       request_.on_logits(end - wanted + i, logits.subspan(size_t(i) * vocab, vocab));
   }
-  observed_ = std::max(observed_, std::min(end, prompt_length_));
+  computed_ = std::max(computed_, end);
   if (request_.max_tokens == 0 && pending() == 0) finish(FinishReason::kLength);
 }
 

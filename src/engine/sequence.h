@@ -27,6 +27,7 @@ class Sequence {
   int32_t length() const { return int32_t(tokens_.size()); }
   int32_t prompt_length() const { return prompt_length_; }
   int32_t generated() const { return length() - prompt_length_; }
+  int32_t computed() const { return computed_; }  // positions below were in the cache at some time
   int32_t pending() const { return length() - cache_.length(); }  // known, not yet in the cache
   std::span<const int32_t> next_tokens(int32_t n) const {
     return std::span(tokens_).subspan(size_t(cache_.length()), size_t(n));
@@ -62,7 +63,7 @@ class Sequence {
   KvCache cache_;
   int32_t context_;
   int32_t prompt_length_;
-  int32_t observed_ = 0;  // prompt positions below had their logits shown
+  int32_t computed_ = 0;  // positions below were committed at least once: their logits were shown
   bool counting_;         // penalties need counts_
   std::vector<int32_t> tokens_;
   std::vector<int32_t> forced_;

@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "engine/engine.h"
-#include "engine/fake_backend_test.h"
+#include "engine/testing/fake_backend.h"
 
 namespace invar {
 
