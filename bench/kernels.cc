@@ -7,13 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "tensor/buffer.h"
@@ -21,10 +21,6 @@
 
 namespace invar {
 namespace {
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Options {
   std::vector<std::string> forms = {"u4b", "u4z8", "u8z128", "u6k"};

@@ -29,12 +29,13 @@ void EngineFlags::declare(Flags& flags) {
   flags.choice("--isa", &isa_, sets,
                "instruction set; all give the same bits (default: the best; also INVAR_ISA)");
   flags.choice("--kv", &options.kv, codecs, "type of cached keys and values (default: f16)");
-  flags.bytes("--memory", &options.memory_bytes, "bound of the key-value pool, such as 2GiB");
+  flags.bytes("--memory", &options.memory_bytes,
+              "bound of the key-value pool, such as 2GiB (default: half of the free memory)");
   flags.integer("--ctx,--context", &options.context,
                 "positions per sequence (default: what the model was trained for)", 1);
   flags.integer("--prefill-chunk", &options.prefill_chunk,
                 "prompt tokens per sequence and step; never changes answers", 1);
-  flags.integer("--max-batch", &options.max_batch, "sequences per step (default: 64)", 1, 4096);
+  flags.integer("--max-batch", &options.max_batch, "sequences per step (default: 64)", 1, kMaxBatch);
   flags.on("-v,--verbose", &verbose, "say what is loaded, which kernels and which seed are used");
 }
 

@@ -9,11 +9,10 @@
 
 #include "base/text_distance.h"
 #include "cli/verbs.h"
+#include "tensor/numerics_version.h"
 
 namespace invar {
 namespace {
-
-constexpr const char kVersion[] = "0.1.0";
 
 void print_help() {
   fmt::print(
@@ -40,7 +39,7 @@ int dispatch(const std::vector<std::string>& args) {
     return 0;
   }
   if (name == "--version" || name == "version") {
-    fmt::print("invar {}\n", kVersion);
+    fmt::print("invar {}, numerics {}\n", INVAR_VERSION, kNumericsVersion);
     return 0;
   }
   std::vector<std::string> names = {"--help", "--version"};

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <chrono>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/progress.h"
 #include "base/size_text.h"
 #include "cli/engine_flags.h"
@@ -16,10 +16,6 @@
 
 namespace invar {
 namespace {
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Case {
   std::string name;                    // "prompt 512"

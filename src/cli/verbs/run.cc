@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/size_text.h"
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
@@ -27,10 +27,6 @@ struct RunOptions {
   std::string file, system;
   bool raw = false, stats = false;
 };
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Timing {
   double start = 0, first = 0, last = 0;  // first and last token of all answers
@@ -116,18 +112,11 @@ Result<std::shared_ptr<Stream>> submit(const std::string& prompt, const RunOptio
     messages.push_back({"user", prompt});
     ASSIGN_OR_RETURN(request.prompt, encode_chat(text, messages));
   }
-  const int64_t tokens = int64_t(request.prompt.size());
-  if (tokens >= engine.context())
-    return invalid_argument(
-        fmt::format("the prompt is {} tokens long and the context holds {} with the answer; shorten it or "
-                    "raise --ctx (the model "
-                    "allows {})",
-                    tokens, engine.context(), model.info().context_length));
   for (const int32_t id : text.stop_ids) {
     if (id < model.info().vocab)
       request.stop_ids.push_back(id);  // tokenizers may know more ids than the output layer
   }
-  timing.prompt_tokens += tokens;
+  timing.prompt_tokens += int64_t(request.prompt.size());
   return engine.submit(std::move(request));
 }
 
