@@ -15,6 +15,7 @@
 #include "base/inbox.h"
 #include "engine/admission.h"
 #include "engine/batch.h"
+#include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 #include "kv/page_pool.h"
@@ -75,7 +76,7 @@ struct Engine::Impl {
        std::unique_ptr<PagePool> p, const SchedulerLimits& limits)
       : model(std::move(m)),
         backend(std::move(b)),
-        executable(std::move(e)),
+        runner(std::move(e)),
         placements(std::move(plan.placements)),
         context(plan.context),
         pool(std::move(p)),
@@ -92,7 +93,7 @@ struct Engine::Impl {
 
   EngineModel model;
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Executable> executable;
+  Runner runner;
   std::vector<KvPlacement> placements;
   int32_t context;
   std::unique_ptr<PagePool> pool;
@@ -120,9 +121,8 @@ bool Engine::Impl::step() {
   StepOutputs outputs;
   const Status ran = guarded("the forward pass", [&] {
     batch.gather(plan.rows, *pool, model.graph->kv_groups);
-    const int64_t before = now_ns();
-    outputs = executable->run(batch.inputs());
-    record.forward_ns = now_ns() - before;
+    outputs = runner.forward(batch);
+    record.forward_ns = runner.forward_ns();
   });
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const Status done =
@@ -285,7 +285,7 @@ EngineStats Engine::stats() const {
           .pages_used = c.pages_used,
           .pages_total = impl_->pool->total_pages(),
           .kv_bytes_total = impl_->pool->bytes(),
-          .scratch_bytes = impl_->executable->scratch_bytes()};
+          .scratch_bytes = impl_->runner.scratch_bytes()};
 }
 
 int32_t Engine::context() const {

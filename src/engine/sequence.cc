@@ -106,6 +106,7 @@ void Sequence::finish(FinishReason reason) {
 }
 
 void Sequence::fail(Status error) {
+  if (finished()) return;  // its closing event is on the way already
   finish_ = FinishReason::kError;
   events_.push_back({.finish = FinishReason::kError, .error = std::move(error)});
 }
