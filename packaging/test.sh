@@ -80,8 +80,8 @@ core_tests() {
 }
 
 # The unit tests of these folders; slow ones run a shorter list of cases (INVAR_TEST_REDUCED, src/base/testing/reduced.h).
-asan_folders='base tensor format graph models kv kernels backends sampling engine text cli'
-tsan_folders='base format backends engine'
+asan_folders=${INVAR_ASAN_FOLDERS:-base tensor format graph models kv kernels backends sampling engine text cli}
+tsan_folders=${INVAR_TSAN_FOLDERS:-base format backends engine}
 
 sanitized() { # PRESET FOLDER ...
   local preset=$1 folder targets=() names=

@@ -122,7 +122,15 @@ pub unsafe extern "C" fn iv_tokenizer_from_gguf(
 #[no_mangle]
 pub unsafe extern "C" fn iv_tokenizer_from_json(json: IvText, out: *mut *const Tokenizer) -> i32 {
     export(|| {
-        let tokenizer = tokenizers::Tokenizer::from_bytes(json.bytes()).map_err(|e| format!("tokenizer.json: {e}"))?;
+        let mut tokenizer =
+            tokenizers::Tokenizer::from_bytes(json.bytes()).map_err(|e| format!("tokenizer.json: {e}"))?;
+        // Ids are a function of the text alone: no dropout, nothing padded or cut to a length the file chose.
+        if matches!(tokenizer.get_model(), tokenizers::ModelWrapper::BPE(bpe) if bpe.dropout.is_some_and(|p| p != 0.0))
+        {
+            return Err("tokenizer.json: model.dropout makes tokens random; set it to null".to_string().into());
+        }
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(|e| format!("tokenizer.json: truncation: {e}"))?;
         *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer)?));
         Ok(())
     })

@@ -16,6 +16,7 @@ const MAX_OUTPUT_BYTES: usize = 64 << 20;
 const FUEL: u64 = 4_000_000;
 /// A source of that size could nest values two hundred thousand deep; this much stack still prints and frees them.
 const STACK_BYTES: usize = 256 << 20;
+const COMPILE_STACK_BYTES: usize = 1 << 30; // address space; only what recursion touches becomes memory
 /// A block costs one level, a macro call four.
 const RECURSION: usize = 200;
 
@@ -80,9 +81,24 @@ fn generation_block(state: &mut State, arguments: Kwargs) -> Result<String, Erro
     })
 }
 
+fn on_a_stack_of<T: Send>(bytes: usize, work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("template".into()).stack_size(bytes);
+        let thread = thread
+            .spawn_scoped(scope, work)
+            .map_err(|e| Failure::new(Kind::Limit, format!("chat template: no thread to work on: {e}")))?;
+        thread.join().unwrap_or_else(|_| Err(Failure::new(Kind::Panic, "the template engine panicked")))
+    })
+}
+
 impl Template {
-    /// `templates`: (name, source). One template alone may have any name.
+    /// `templates`: (name, source). One template alone may have any name. The parser recurses along chains of operators
+    /// as well as into brackets, so a source at the size limit needs a stack to match.
     pub fn compile(templates: Vec<(String, String)>, globals: Vec<(String, Json)>) -> Outcome<Template> {
+        on_a_stack_of(COMPILE_STACK_BYTES, move || Self::compile_here(templates, globals))
+    }
+
+    fn compile_here(templates: Vec<(String, String)>, globals: Vec<(String, Json)>) -> Outcome<Template> {
         if templates.is_empty() {
             return input("chat template: the model has none");
         }
@@ -163,13 +179,7 @@ impl Template {
         now: i64,
         marks: Option<(char, char)>,
     ) -> Outcome<(String, usize)> {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("template".into()).stack_size(STACK_BYTES);
-            let thread = thread
-                .spawn_scoped(scope, move || self.render_here(index, context, now, marks))
-                .map_err(|e| Failure::new(Kind::Limit, format!("chat template: no thread to render on: {e}")))?;
-            thread.join().unwrap_or_else(|_| Err(Failure::new(Kind::Panic, "the template engine panicked")))
-        })
+        on_a_stack_of(STACK_BYTES, move || self.render_here(index, context, now, marks))
     }
 
     fn render_here(

@@ -1,5 +1,6 @@
 #pragma once
-// Backend: runs graphs. The engine owns one, chosen once; compile() happens at load, run() on the engine thread.
+// Backend: runs graphs. The engine owns one, chosen once; compile() happens at load, run() on the engine
+// thread.
 
 #include <cstdint>
 #include <memory>
@@ -16,10 +17,10 @@ namespace invar {
 
 // Consecutive rows of one sequence inside a step.
 struct SequenceRows {
-  int32_t first_row;                // index into tokens
+  int32_t first_row;  // index into tokens
   int32_t rows;
-  int32_t first_position;           // absolute position of the first of them
-  std::span<const KvView> kv;       // one per KV group
+  int32_t first_position;      // absolute position of the first of them
+  std::span<const KvView> kv;  // one per KV group
 };
 
 struct StepInputs {
@@ -56,8 +57,8 @@ class Backend {
 };
 
 struct CpuBackendOptions {
-  int threads = 0;   // 0 = every core this process may use
-  std::string isa;   // "" = the best of this CPU
+  int threads = 0;  // 0 = every core this process may use
+  std::string isa;  // "" = the best of this CPU
 };
 Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuBackendOptions& options);
 

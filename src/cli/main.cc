@@ -59,5 +59,11 @@ int dispatch(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   // A full disk or a file size limit is an error of the write that met it, not a signal.
   std::signal(SIGXFSZ, SIG_IGN);
-  return invar::dispatch({argv + 1, argv + argc});
+  const int status = invar::dispatch({argv + 1, argv + argc});
+  // What was printed must have arrived: a full disk or a closed descriptor is a failure of the whole command.
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && status == 0) {
+    std::fputs("invar: standard output cannot be written (full, or closed)\n", stderr);
+    return 1;
+  }
+  return status;
 }

@@ -1,6 +1,7 @@
 #include "cli/npy_writer.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
@@ -23,6 +24,11 @@ Status NpyWriter::failed(const char* what) const {
 
 Result<NpyWriter> NpyWriter::create(const std::string& path, int64_t rows, int64_t cols) {
   NpyWriter writer(path, rows, cols);
+  // The finished file is renamed to `path`, which would replace a device or a link's name by a plain file.
+  struct stat info;
+  if (lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return invalid_argument(
+        fmt::format("--out {}: exists and is not a regular file; name another file", path));
   writer.temporary_ = fmt::format("{}.{}.tmp", path, ::getpid());
   writer.file_ = std::fopen(writer.temporary_.c_str(), "wb");
   if (writer.file_ == nullptr) return writer.failed("create");

@@ -77,6 +77,14 @@ TEST_F(NpyWriterTest, names_the_file_when_the_folder_is_missing) {
   EXPECT_NE(w.status().message().find(target), std::string::npos);
 }
 
+TEST_F(NpyWriterTest, refuses_to_replace_what_is_not_a_regular_file) {
+  fs::create_symlink("/dev/null", folder_ / "link");
+  auto w = NpyWriter::create((folder_ / "link").string(), 1, 1);
+  ASSERT_FALSE(w.ok());
+  EXPECT_NE(w.status().message().find("not a regular file"), std::string::npos);
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+}
+
 TEST_F(NpyWriterTest, a_full_disk_is_an_error_with_a_remedy_and_leaves_nothing) {
   auto* old_handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};

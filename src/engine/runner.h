@@ -1,6 +1,7 @@
 #pragma once
-// Runner: the compiled graph of one model and its scratch. Owned by the engine, used on its thread: one forward
-// pass per step. What the backend throws passes through; the engine turns it into an error of that batch.
+// Runner: the compiled graph of one model and its scratch. Owned by the engine, used on its thread: one
+// forward pass per step. What the backend throws passes through; the engine turns it into an error of that
+// batch.
 
 #include <cstdint>
 #include <memory>

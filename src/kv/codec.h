@@ -1,7 +1,7 @@
 #pragma once
-// KvCodec: what the bytes of cached keys and values mean. A stateless description; the arithmetic that reads and
-// writes it is compiled per instruction set (kernels/). It does not know where a slot is. Rows of one table,
-// kv/codecs.cc; index() is the position there and indexes the kernel table.
+// KvCodec: what the bytes of cached keys and values mean. A stateless description; the arithmetic that reads
+// and writes it is compiled per instruction set (kernels/). It does not know where a slot is. Rows of one
+// table, kv/codecs.cc; index() is the position there and indexes the kernel table.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ struct KvPlane {
 struct KvCodec {
   const char* name;  // "f16": stable, part of cache keys and receipts
   int index;
-  Dtype dtype;       // of raw codecs
+  Dtype dtype;  // of raw codecs
   int plane_count;
   KvPlane planes[kMaxKvPlanes];
 };
@@ -33,9 +33,9 @@ struct KvCodec {
 std::span<const KvCodec> kv_codecs();
 const KvCodec* find_kv_codec(std::string_view name);  // nullptr if unknown
 
-// Where a plane of (layer, KV head) lies inside a page of a group: planes of one head are adjacent, heads of one
-// layer are adjacent, layers follow each other; every plane starts at a multiple of 64 bytes.
-// Raw codecs: k_codes [head_dim][64 positions] (positions as lanes), v_codes [64 positions][head_dim].
+// Where a plane of (layer, KV head) lies inside a page of a group: planes of one head are adjacent, heads of
+// one layer are adjacent, layers follow each other; every plane starts at a multiple of 64 bytes. Raw codecs:
+// k_codes [head_dim][64 positions] (positions as lanes), v_codes [64 positions][head_dim].
 struct KvLayout {
   const KvCodec* codec = nullptr;
   int layers = 0;

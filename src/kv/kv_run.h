@@ -1,5 +1,6 @@
 #pragma once
-// KvRun, KvView: what attention reads and appends to, in position order. Plain borrowed pointers, valid for one step.
+// KvRun, KvView: what attention reads and appends to, in position order. Plain borrowed pointers, valid for
+// one step.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +17,8 @@ struct KvRun {
   int32_t length;
 };
 
-// One sequence in one KV group: runs ascending and gapless, including the slots reserved for this step's tokens.
-// runs[0] may start later than position 0 when old pages of a window have expired.
+// One sequence in one KV group: runs ascending and gapless, including the slots reserved for this step's
+// tokens. runs[0] may start later than position 0 when old pages of a window have expired.
 struct KvView {
   const KvLayout* layout = nullptr;
   std::span<const KvRun> runs;

@@ -325,6 +325,24 @@ TEST(TokenizerJsonFile, broken_files_are_errors) {
   }
 }
 
+TEST(TokenizerJsonFile, nothing_in_the_file_makes_ids_random_padded_or_cut) {
+  const auto file = [](const std::string& head, const std::string& dropout) {
+    return R"({"version":"1.0",)" + head + R"("added_tokens":[],"model":{"type":"BPE","dropout":)" + dropout +
+           R"(,"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}})";
+  };
+  const auto random = Tokenizer::from_json(file("", "0.5"), "");
+  ASSERT_FALSE(random.ok());
+  EXPECT_NE(random.status().message().find("model.dropout"), std::string::npos) << random.status().message();
+  const auto set = Tokenizer::from_json(
+      file(R"("truncation":{"direction":"Right","max_length":1,"strategy":"LongestFirst","stride":0},)"
+           R"("padding":{"strategy":{"Fixed":400},"direction":"Right","pad_to_multiple_of":null,"pad_id":0,)"
+           R"("pad_type_id":0,"pad_token":"a"},)",
+           "null"),
+      "");
+  ASSERT_TRUE(set.ok()) << set.status().message();
+  EXPECT_EQ(*(*set)->encode("abab", Special::kPlain), (std::vector<int32_t>{2, 2}));
+}
+
 TEST(TokenizerJsonFile, config_names_bos_eos_and_overrides_the_flags) {
   const std::string json = cached_file("llama2-spm.json");
   const auto plain = *Tokenizer::from_json(json, "");

@@ -89,7 +89,8 @@ INVAR_INLINE __m512i slli_epi16(__m512i x, int n) {
   return p.i;
 }
 
-// SIMDe's own forms of the dot products are exact, but their generic vectors take minutes to compile in unrolled loops.
+// SIMDe's own forms of the dot products are exact, but their generic vectors take minutes to compile in
+// unrolled loops.
 static __attribute__((noinline)) __m512i dpbusd(__m512i sum, __m512i a, __m512i b) {
   Parts s, u, v;
   s.i = sum;
