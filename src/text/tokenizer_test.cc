@@ -327,8 +327,9 @@ TEST(TokenizerJsonFile, broken_files_are_errors) {
 
 TEST(TokenizerJsonFile, nothing_in_the_file_makes_ids_random_padded_or_cut) {
   const auto file = [](const std::string& head, const std::string& dropout) {
-    return R"({"version":"1.0",)" + head + R"("added_tokens":[],"model":{"type":"BPE","dropout":)" + dropout +
-           R"(,"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}})";
+    return R"({"version":"1.0",)" + head +
+           R"("added_tokens":[],"decoder":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},"model":{"type":"BPE","dropout":)" +
+           dropout + R"(,"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}})";
   };
   const auto random = Tokenizer::from_json(file("", "0.5"), "");
   ASSERT_FALSE(random.ok());
