@@ -1,0 +1,48 @@
+#pragma once
+// DenseRecorder: the lines that every dense decoder family records alike: weights by their canonical names,
+// one rope, one KV group, the embedding and the head. A family calls it line by line; what is peculiar to a
+// family stays in its file. Lives while one graph is recorded.
+
+#include <cstdint>
+#include <string>
+
+#include "graph/builder.h"
+#include "models/config.h"
+
+namespace invar {
+
+class DenseRecorder {
+ public:
+  explicit DenseRecorder(const ModelConfig& config);
+
+  int64_t q_width() const { return int64_t{config_.heads} * config_.head_dim; }
+  int64_t kv_width() const { return int64_t{config_.kv_heads} * config_.head_dim; }
+
+  ValueId embed();
+  // From here on sites start with "layers.N." and weights with "model.layers.N.".
+  void begin_layer(int32_t layer);
+
+  // weight: without ".weight" or ".bias".
+  ValueId norm(const std::string& site, ValueId x, const std::string& weight);
+  ValueId head_norm(const std::string& site, ValueId x, const std::string& weight);  // each head by itself
+  ValueId linear(const std::string& site, ValueId x, const std::string& weight, int64_t rows, int64_t cols,
+                 bool bias = false, int rotary_heads = 0);
+  ValueId rotate(const std::string& site, ValueId x, int32_t heads);
+  ValueId attend(const std::string& site, ValueId q, ValueId k,
+                 ValueId v);  // scores times 1 / sqrt(head_dim)
+  ValueId add(const std::string& site, ValueId x, ValueId y);
+  ValueId gated_silu(const std::string& site, ValueId gate, ValueId up);
+
+  // The rows that want logits, the last norm and the head, tied to the embedding or not.
+  Result<Graph> finish(ValueId x) &&;
+
+ private:
+  const ModelConfig& config_;
+  GraphBuilder builder_;
+  int rope_;
+  int group_;
+  WeightId table_ = kNone;
+  std::string site_, weight_;  // prefixes of the current layer
+};
+
+}  // namespace invar
