@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <climits>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/fp_environment.h"
 #include "base/log.h"
 #include "base/usable_cores.h"
@@ -41,12 +41,6 @@ void pause_cpu() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 // Waits until done() or until the spin time is over; says which.
