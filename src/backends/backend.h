@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "graph/weight_set.h"
 #include "kv/kv_run.h"
+#include "tensor/row_kernels.h"
 
 namespace invar {
 
@@ -51,6 +52,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;  // "cpu/avx2, 2 threads"
   virtual bool supports(const KvCodec& codec) const = 0;
+  virtual const RowKernels& row_kernels() const = 0;  // what the sampler reads logits with
   // graph and weights must outlive the executable.
   virtual Result<std::unique_ptr<Executable>> compile(const Graph& graph, const WeightSet& weights,
                                                       const ExecutableLimits& limits) = 0;

@@ -81,6 +81,7 @@ struct Engine::Impl {
         context(plan.context),
         pool(std::move(p)),
         scheduler(limits, pool.get(), placements),
+        sampler(backend->row_kernels()),
         mask_words((size_t(model.graph->vocab) + 31) / 32) {}
 
   bool step();

@@ -12,6 +12,7 @@
 #include "kv/codec.h"
 #include "kv/kv_run.h"
 #include "tensor/packed.h"
+#include "tensor/row_kernels.h"
 
 namespace invar {
 
@@ -75,9 +76,7 @@ struct KernelTable {
   void (*add)(const float* x, const float* y, int64_t n, float* out);
   void (*gated_silu)(const float* gate, const float* up, int64_t n, float* out);
   void (*unary[size_t(Unary::kCount)])(const float* x, int64_t n, float* y);
-  void (*softmax)(const float* x, int64_t n, float* p);  // E(x - max) / sum, 16-lane sum
-  int64_t (*argmax)(const float* x, int64_t n);          // lowest index wins
-  bool (*all_finite)(const float* x, int64_t n);
+  RowKernels rows;
 
   // ---- rope: cos, sin [dim/2] of one position; then heads x [heads, head_dim], pairs (i, i + dim/2)
   void (*rope_table)(const float* inv_freq, int dim, int32_t position, float attention_factor, bool scaled,

@@ -165,13 +165,31 @@ TEST_P(Ops, softmax_is_exp_or_zero_over_the_lane_sum) {
     const float sum = lanes_then_tree(e, false);
     for (float& v : e)
       v = v / sum;
-    set().softmax(x.data(), n, got.data());
+    set().rows.softmax(x.data(), n, got.data());
     ASSERT_EQ(first_difference(e.data(), got.data(), n), -1) << n;
     ASSERT_EQ(got[n], 77.0f);
     double total = 0;
     for (int64_t i = 0; i < n; i++)
       total += got[i];
     EXPECT_NEAR(total, 1.0, 1e-5);
+  }
+}
+
+TEST_P(Ops, exp_sum_gives_the_lane_sum_and_each_term) {
+  for (int64_t n : sizes()) {
+    auto x = normals(n, n, 20);
+    if (n > 3) x[2] = -kInf;
+    float m = x[0];
+    for (float v : x)
+      m = v > m ? v : m;
+    std::vector<float> want(n), e(n + 16, 77.0f);
+    for (int64_t i = 0; i < n; i++)
+      want[i] = exp_or_zero_f32(x[i] - m);
+    const float sum = set().rows.exp_sum(x.data(), n, m, e.data());
+    EXPECT_EQ(bits_of(sum), bits_of(lanes_then_tree(want, false))) << n;
+    EXPECT_EQ(bits_of(set().rows.exp_sum(x.data(), n, m, nullptr)), bits_of(sum)) << n;
+    ASSERT_EQ(first_difference(want.data(), e.data(), n), -1) << n;
+    ASSERT_EQ(e[n], 77.0f);
   }
 }
 
@@ -194,33 +212,33 @@ TEST_P(Ops, argmax_takes_the_lowest_index_and_never_nan) {
       for (int i = 0; i < seed % 5; i++)
         x[random.below(int(n))] = i % 2 ? kNan : -kInf;
       if (seed % 7 == 0) x[random.below(int(n))] = kInf;
-      ASSERT_EQ(set().argmax(x.data(), n), plain_argmax(x)) << n << " seed " << seed;
+      ASSERT_EQ(set().rows.argmax(x.data(), n), plain_argmax(x)) << n << " seed " << seed;
     }
   }
   const std::vector<float> nothing(40, -kInf), nans(40, kNan), zeros = {-0.0f, 0.0f, -0.0f};
-  EXPECT_EQ(set().argmax(nothing.data(), 40), 0);
-  EXPECT_EQ(set().argmax(nans.data(), 40), 0);
-  EXPECT_EQ(set().argmax(zeros.data(), 3), 0);
+  EXPECT_EQ(set().rows.argmax(nothing.data(), 40), 0);
+  EXPECT_EQ(set().rows.argmax(nans.data(), 40), 0);
+  EXPECT_EQ(set().rows.argmax(zeros.data(), 3), 0);
 }
 
 TEST_P(Ops, argmax_of_more_than_a_million_elements) {
   std::vector<float> x((1 << 20) + 40, 0.0f);
   x[20] = x[(1 << 20) + 3] = 1;
-  EXPECT_EQ(set().argmax(x.data(), int64_t(x.size())), 20);
+  EXPECT_EQ(set().rows.argmax(x.data(), int64_t(x.size())), 20);
   x[(1 << 20) + 7] = 2;
-  EXPECT_EQ(set().argmax(x.data(), int64_t(x.size())), (1 << 20) + 7);
+  EXPECT_EQ(set().rows.argmax(x.data(), int64_t(x.size())), (1 << 20) + 7);
 }
 
 TEST_P(Ops, all_finite_sees_every_element) {
   for (int64_t n : sizes()) {
     auto x = normals(n, n);
     x[0] = 0x1.fffffep127f;
-    EXPECT_TRUE(set().all_finite(x.data(), n));
+    EXPECT_TRUE(set().rows.all_finite(x.data(), n));
     for (int64_t at : {int64_t(0), n / 2, n - 1}) {
       for (float bad : {kNan, -kNan, kInf, -kInf}) {
         auto y = x;
         y[at] = bad;
-        EXPECT_FALSE(set().all_finite(y.data(), n)) << n << " at " << at;
+        EXPECT_FALSE(set().rows.all_finite(y.data(), n)) << n << " at " << at;
       }
     }
   }

@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sampling/row_math.h"
 #include "tensor/exact_math.h"
 
 namespace invar {
 
-void RawLogprobs::compute(std::span<const float> logits) {
-  const RowMath& math = row_math();
+void RawLogprobs::compute(std::span<const float> logits, const RowKernels& rows) {
   const int64_t n = int64_t(logits.size());
   values_.resize(logits.size());
-  const float m = math.max(logits.data(), n);
-  const double log_sum = log64(double(math.exp_sum(logits.data(), n, m, nullptr)));
-  math.log_softmax(logits.data(), n, m, log_sum, values_.data());
+  const float max = logits[rows.argmax(logits.data(), n)];
+  const double log_sum = log64(double(rows.exp_sum(logits.data(), n, max, nullptr)));
+  for (size_t i = 0; i < logits.size(); ++i)
+    values_[i] = float(double(logits[i] - max) - log_sum);
 }
 
 void RawLogprobs::top(int32_t count, std::vector<TokenLogprob>* out) {

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "tensor/row_kernels.h"
+
 namespace invar {
 
 struct TokenLogprob {
@@ -15,8 +17,8 @@ struct TokenLogprob {
 
 class RawLogprobs {
  public:
-  // logits [vocab], finite; they must stay for the next calls.
-  void compute(std::span<const float> logits);
+  // logits [vocab], at least one, all finite.
+  void compute(std::span<const float> logits, const RowKernels& rows);
   float of(int32_t token) const { return values_[token]; }
   // The most likely tokens, highest first, equal ones by id.
   void top(int32_t count, std::vector<TokenLogprob>* out);

@@ -9,6 +9,7 @@
 
 #include "sampling/params.h"
 #include "sampling/token_counts.h"
+#include "tensor/row_kernels.h"
 
 namespace invar {
 
@@ -30,6 +31,7 @@ struct ProcessorInput {
   const SamplingParams& params;
   const TokenCounts& counts;
   std::span<const uint32_t> mask;  // a bit per token id, 1 = allowed; empty = all
+  const RowKernels& rows;
 };
 
 struct Processor {

@@ -5,7 +5,6 @@
 
 #include "base/fp_environment.h"
 #include "sampling/processor.h"
-#include "sampling/row_math.h"
 
 namespace invar {
 namespace {
@@ -21,16 +20,9 @@ bool noise_below(uint64_t r, double needed) {
 
 }  // namespace
 
-int32_t argmax(std::span<const float> x) {
-  const float max = row_math().max(x.data(), int64_t(x.size()));
-  for (size_t i = 0; i < x.size(); ++i)
-    if (x[i] == max) return int32_t(i);
-  return -1;
-}
-
-int32_t gumbel_argmax(std::span<const float> x, const NoiseKey& key) {
+int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key) {
   // The most likely token first: from then on few others can still win.
-  int32_t best = argmax(x);
+  int32_t best = likeliest;
   const NoisePair first = noise_pair(key, uint32_t(best) >> 1);
   const double top = double(x[best]);
   double best_value = top + gumbel_of(best & 1 ? first.odd : first.even);
@@ -59,7 +51,7 @@ int32_t gumbel_argmax(std::span<const float> x, const NoiseKey& key) {
 std::span<const float> Sampler::process(const SampleInput& in) {
   x_.assign(in.logits.begin(), in.logits.end());
   Candidates candidates{x_, &weights_, &order_};
-  const ProcessorInput input{in.params, in.counts, in.mask};
+  const ProcessorInput input{in.params, in.counts, in.mask, rows_};
   for (const Processor& processor : processors())
     if (processor.active(input)) processor.apply(input, candidates);
   return x_;
@@ -67,20 +59,21 @@ std::span<const float> Sampler::process(const SampleInput& in) {
 
 Result<Choice> Sampler::choose(const SampleInput& in) {
   const FpEnvironment contract;
-  if (!row_math().all_finite(in.logits.data(), int64_t(in.logits.size())))
+  if (!rows_.all_finite(in.logits.data(), int64_t(in.logits.size())))
     return internal_error("the model gave a logit that is NaN or infinite");
   const std::span<const float> x = process(in);
   Choice choice;
-  choice.token = argmax(x);
-  if (choice.token < 0 || x[choice.token] == kExcluded)
+  choice.token = int32_t(rows_.argmax(x.data(), int64_t(x.size())));
+  if (x.empty() || x[choice.token] == kExcluded)
     return invalid_argument(
         "no token is allowed: the guard's mask and logit_bias exclude the whole vocabulary");
   if (in.params.temperature != 0.0f) {
-    choice.token = gumbel_argmax(
-        x, {in.params.seed, uint32_t(in.position), in.params.sample_index, NoiseDomain::kToken});
+    choice.token =
+        gumbel_argmax(x, choice.token,
+                      {in.params.seed, uint32_t(in.position), in.params.sample_index, NoiseDomain::kToken});
   }
   if (in.params.logprobs >= 0) {
-    logprobs_.compute(in.logits);
+    logprobs_.compute(in.logits, rows_);
     choice.logprob = logprobs_.of(choice.token);
     logprobs_.top(in.params.logprobs, &choice.alternatives);
   }

@@ -12,6 +12,7 @@
 #include "sampling/noise.h"
 #include "sampling/params.h"
 #include "sampling/token_counts.h"
+#include "tensor/row_kernels.h"
 
 namespace invar {
 
@@ -31,21 +32,22 @@ struct Choice {
 
 class Sampler {
  public:
+  explicit Sampler(const RowKernels& rows) : rows_(rows) {}  // borrowed
+
   // kInternal when a logit is NaN or infinite; kInvalidArgument when nothing is allowed.
   Result<Choice> choose(const SampleInput& in);
   // The logits as the chain leaves them, -infinity where excluded; valid until the next call.
   std::span<const float> process(const SampleInput& in);
 
  private:
+  const RowKernels& rows_;
   std::vector<float> x_, weights_;
   std::vector<int32_t> order_;
   RawLogprobs logprobs_;
 };
 
-// The lowest index of the highest value.
-int32_t argmax(std::span<const float> x);
-// The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. x has a finite
-// element.
-int32_t gumbel_argmax(std::span<const float> x, const NoiseKey& key);
+// The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. `likeliest`: the
+// argmax of x, which is finite there.
+int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key);
 
 }  // namespace invar

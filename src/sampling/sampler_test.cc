@@ -9,7 +9,7 @@
 #include <set>
 
 #include "sampling/processor.h"
-#include "sampling/row_math.h"
+#include "sampling/testing/plain_rows.h"
 #include "tensor/exact_math.h"
 
 namespace invar {
@@ -27,7 +27,7 @@ Row random_logits(size_t n, uint32_t seed, float spread) {
 
 Choice choose(const Row& logits, const SamplingParams& params, const TokenCounts& counts = {},
               int32_t position = 0, std::span<const uint32_t> mask = {}) {
-  Sampler sampler;
+  Sampler sampler(kPlainRows);
   Result<Choice> choice = sampler.choose({logits, params, counts, mask, position});
   EXPECT_TRUE(choice.ok()) << choice.status().message();
   return choice.ok() ? std::move(*choice) : Choice();
@@ -35,7 +35,7 @@ Choice choose(const Row& logits, const SamplingParams& params, const TokenCounts
 
 Row processed(const Row& logits, const SamplingParams& params, const TokenCounts& counts = {},
               std::span<const uint32_t> mask = {}) {
-  Sampler sampler;
+  Sampler sampler(kPlainRows);
   const auto x = sampler.process({logits, params, counts, mask, 0});
   return Row(x.begin(), x.end());
 }
@@ -55,7 +55,7 @@ TEST(Sampler, zero_temperature_takes_the_lowest_id_of_the_highest_logit) {
 }
 
 TEST(Sampler, logits_that_are_not_finite_are_an_error) {
-  Sampler sampler;
+  Sampler sampler(kPlainRows);
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
     const Row x = {1, bad, 2};
     const auto choice = sampler.choose({x, {}, {}, {}, 0});
@@ -65,7 +65,7 @@ TEST(Sampler, logits_that_are_not_finite_are_an_error) {
 }
 
 TEST(Sampler, nothing_allowed_is_an_error) {
-  Sampler sampler;
+  Sampler sampler(kPlainRows);
   const Row x = {1, 2};
   const uint32_t none[1] = {0};
   EXPECT_FALSE(sampler.choose({x, {}, {}, none, 0}).ok());
@@ -137,7 +137,7 @@ TEST(Sampler, top_p_agrees_with_a_full_sort_on_large_rows) {
   const Row logits = random_logits(20000, 7, 5.0f);
   const float max = *std::max_element(logits.begin(), logits.end());
   Row weights(logits.size());
-  const float sum = row_math().exp_sum(logits.data(), int64_t(logits.size()), max, weights.data());
+  const float sum = plain_exp_sum(logits.data(), int64_t(logits.size()), max, weights.data());
   std::vector<std::pair<float, int32_t>> order;  // ascending: negated probability, then id
   for (size_t i = 0; i < weights.size(); ++i)
     order.push_back({-(weights[i] / sum), int32_t(i)});
@@ -167,7 +167,7 @@ TEST(Sampler, choice_is_the_argmax_with_every_token_evaluated) {
       const double value = double(x[i]) + gumbel_of(i % 2 ? pair.odd : pair.even);
       if (best < 0 || value > best_value) best = int32_t(i), best_value = value;
     }
-    ASSERT_EQ(gumbel_argmax(x, key), best) << trial;
+    ASSERT_EQ(gumbel_argmax(x, int32_t(plain_argmax(x.data(), int64_t(n))), key), best) << trial;
   }
 }
 
@@ -181,7 +181,7 @@ TEST(Sampler, draws_follow_the_distribution) {
     for (size_t i = 0; i < p.size(); ++i)
       sum += p[i] = std::exp(double(logits[i]) / double(temperature));
     std::vector<int> seen(logits.size());
-    Sampler sampler;
+    Sampler sampler(kPlainRows);
     SamplingParams params{.temperature = temperature};
     for (int draw = 0; draw < kDraws; ++draw) {
       params.seed = uint64_t(draw % 200) * 0x9E3779B97F4A7C15;
@@ -228,6 +228,17 @@ TEST(Sampler, logprobs_are_the_raw_log_softmax) {
   }
   EXPECT_TRUE(choose(logits, {.logprobs = 0}).alternatives.empty());
   EXPECT_LT(choose(logits, {.logprobs = 0}).logprob, 0);
+}
+
+TEST(Sampler, logprobs_have_the_bits_of_the_contract) {
+  const Row logits = random_logits(505, 12, 30.0f);
+  const int64_t n = int64_t(logits.size());
+  const float max = *std::max_element(logits.begin(), logits.end());
+  const double log_sum = log64(double(plain_exp_sum(logits.data(), n, max, nullptr)));
+  RawLogprobs logprobs;
+  logprobs.compute(logits, kPlainRows);
+  for (int32_t k = 0; k < n; ++k)
+    ASSERT_EQ(bits_of(logprobs.of(k)), bits_of(float(double(logits[k] - max) - log_sum))) << k;
 }
 
 TEST(Sampler, equal_alternatives_come_by_id) {

@@ -24,6 +24,8 @@ class CpuBackend final : public Backend {
            kernels_.attend[codec.index] != nullptr && kernels_.attend_split[codec.index] != nullptr;
   }
 
+  const RowKernels& row_kernels() const override { return kernels_.rows; }
+
   Result<std::unique_ptr<Executable>> compile(const Graph& graph, const WeightSet& weights,
                                               const ExecutableLimits& limits) override {
     ASSIGN_OR_RETURN(std::unique_ptr<CpuExecutable> made,

@@ -79,7 +79,7 @@ void run_plain(const LinearPhase& phase, const LinearPart& part, const Block& b,
   const int64_t first = b.tile_begin * kTileRows;
   const int64_t channels = std::min(b.tile_end * kTileRows, part.matrix->rows) - first;
   for (int64_t r = 0; r < b.rows; r++) {
-    if (!step.kernels.all_finite(out.y + r * out.y_stride + first, channels)) {
+    if (!step.kernels.rows.all_finite(out.y + r * out.y_stride + first, channels)) {
       step.workers[b.worker].faults[step.token_of(phase.rows, b.first_row + r)] = 1;
     }
   }

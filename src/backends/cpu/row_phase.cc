@@ -65,7 +65,7 @@ void run_row_op(const RowOp& op, Rows rows, int64_t row, int worker, StepState& 
       k.quantize_row(in(), op.width, step.at(op.out, row, worker), fault);
       return;
     case RowOp::Kind::kCheckFinite:
-      if (!k.all_finite(in(), op.width)) *fault = 1;
+      if (!k.rows.all_finite(in(), op.width)) *fault = 1;
       return;
   }
 }

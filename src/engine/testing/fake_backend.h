@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "sampling/testing/plain_rows.h"
 
 namespace invar {
 
@@ -122,6 +123,7 @@ class FakeBackend : public Backend {
   explicit FakeBackend(std::shared_ptr<FakeScript> script) : script_(std::move(script)) {}
   std::string name() const override { return "fake"; }
   bool supports(const KvCodec& codec) const override { return codec.name != std::string_view("bf16"); }
+  const RowKernels& row_kernels() const override { return kPlainRows; }
   Result<std::unique_ptr<Executable>> compile(const Graph& graph, const WeightSet&,
                                               const ExecutableLimits& limits) override {
     return std::unique_ptr<Executable>(std::make_unique<FakeExecutable>(graph, limits, script_));

@@ -64,6 +64,17 @@ static void rms_norm(const float* x, const float* weight, float eps, int64_t n, 
   });
 }
 
+static float exp_sum(const float* x, int64_t n, float max, float* e) {
+  const Vf m = set1(max);
+  Vf sums = zero();
+  for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
+    const Vf v = exp_or_zero(sub(load_up_to(x + i, k), m));
+    sums = add(sums, k == 16 ? v : select(first_n(k), v, zero()));
+    if (e != nullptr) store_up_to(e + i, v, k);
+  });
+  return reduce_add(sums);
+}
+
 static void softmax(const float* x, int64_t n, float* p) {
   if (n == 0) return;
   const float lowest = -__builtin_inff();
@@ -72,14 +83,7 @@ static void softmax(const float* x, int64_t n, float* p) {
     const Vf v = load_up_to(x + i, k);
     highest = max(k == 16 ? v : select(first_n(k), v, highest), highest);
   });
-  const Vf m = set1(reduce_max(highest));
-  Vf sums = zero();
-  for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
-    const Vf e = exp_or_zero(sub(load_up_to(x + i, k), m));
-    sums = add(sums, k == 16 ? e : select(first_n(k), e, zero()));
-    store_up_to(p + i, e, k);
-  });
-  const Vf sum = set1(reduce_add(sums));
+  const Vf sum = set1(exp_sum(x, n, reduce_max(highest), p));
   for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
     store_up_to(p + i, div(load_up_to(p + i, k), sum), k);
   });

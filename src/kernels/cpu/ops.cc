@@ -19,9 +19,7 @@ void fill_ops(KernelTable& t) {
   t.unary[int(Unary::kGeluTanh)] = map<gelu_tanh>;
   t.unary[int(Unary::kErf)] = map<erf>;
   t.unary[int(Unary::kGeluErf)] = map<gelu_erf>;
-  t.softmax = softmax;
-  t.argmax = argmax;
-  t.all_finite = all_finite;
+  t.rows = {all_finite, argmax, exp_sum, softmax};
   t.rope_table = rope_table;
   t.rope = rope;
 }

@@ -1,6 +1,5 @@
 // Min-p: tokens stay whose probability is at least this fraction of the highest one.
 #include "sampling/processors.h"
-#include "sampling/row_math.h"
 
 namespace invar {
 
@@ -13,9 +12,9 @@ void min_p_apply(const ProcessorInput& in, Candidates& candidates) {
   const int64_t n = int64_t(x.size());
   std::vector<float>& weights = *candidates.weights;  // of the highest one: exp(0) = 1
   weights.resize(x.size());
-  const float max = row_math().max(x.data(), n);
+  const float max = x[in.rows.argmax(x.data(), n)];
   if (max == kExcluded) return;
-  row_math().exp_sum(x.data(), n, max, weights.data());
+  in.rows.exp_sum(x.data(), n, max, weights.data());
   for (int64_t token = 0; token < n; ++token)
     if (weights[token] < in.params.min_p) x[token] = kExcluded;
 }

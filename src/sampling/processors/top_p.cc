@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "sampling/processors.h"
-#include "sampling/row_math.h"
 
 namespace invar {
 
@@ -16,16 +15,13 @@ void top_p_apply(const ProcessorInput& in, Candidates& candidates) {
   const int64_t n = int64_t(x.size());
   std::vector<float>& p = *candidates.weights;
   p.resize(x.size());
-  const float max = row_math().max(x.data(), n);
-  if (max == kExcluded) return;
-  const float sum = row_math().exp_sum(x.data(), n, max, p.data());
+  if (x[in.rows.argmax(x.data(), n)] == kExcluded) return;
+  in.rows.softmax(x.data(), n, p.data());
 
   std::vector<int32_t>& order = *candidates.order;
   order.clear();
   for (int64_t token = 0; token < n; ++token) {
-    if (x[token] == kExcluded) continue;
-    p[token] = p[token] / sum;
-    order.push_back(int32_t(token));
+    if (x[token] != kExcluded) order.push_back(int32_t(token));
   }
   const auto before = [&](int32_t a, int32_t b) { return p[a] != p[b] ? p[a] > p[b] : a < b; };
 

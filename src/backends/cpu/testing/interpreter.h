@@ -28,7 +28,7 @@ class Interpreter {
       run_node(node, token, position, kv, out, &result.fault);
     }
     result.logits = values_[model_.graph.logits];
-    if (!k_.all_finite(result.logits.data(), int64_t(result.logits.size()))) result.fault = 1;
+    if (!k_.rows.all_finite(result.logits.data(), int64_t(result.logits.size()))) result.fault = 1;
     return result;
   }
 

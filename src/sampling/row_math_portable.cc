@@ -1,3 +1,0 @@
-#define INVAR_ROW_MATH kRowMathPortable
-#define INVAR_ROW_MATH_NAME "portable"
-#include "sampling/row_math-inl.h"

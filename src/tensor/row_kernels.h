@@ -1,0 +1,19 @@
+#pragma once
+// RowKernels: loops over one row of n numbers, most often the logits of a vocabulary, in the fixed order of
+// docs/numerics.md (16 lanes by k mod 16, then a tree). Every instruction set has them in its kernel table;
+// sampling gets those of the backend, so that one choice governs both. Pure functions, any thread.
+
+#include <cstdint>
+
+namespace invar {
+
+struct RowKernels {
+  bool (*all_finite)(const float* x, int64_t n);
+  // The lowest index of the highest value. NaN never wins; 0 when nothing exceeds -infinity.
+  int64_t (*argmax)(const float* x, int64_t n);
+  // e[k] = E(x[k] - max); returns their sum. e may be x, or nullptr where only the sum is wanted.
+  float (*exp_sum)(const float* x, int64_t n, float max, float* e);
+  void (*softmax)(const float* x, int64_t n, float* p);  // E(x - max) / sum
+};
+
+}  // namespace invar
