@@ -357,10 +357,7 @@ TEST(ExactMath, SinAndCosRoundToFloatWithinTheTable) {
 
 TEST(ExactMath, PortableAndHardwareFormsGiveTheSameBits) {
   const ExactFunctions* hw = testing::hardware_functions();
-  if (hw == nullptr) {
-    std::printf("  not run: this CPU has no FMA\n");
-    GTEST_SKIP();
-  }
+  if (hw == nullptr) GTEST_SKIP() << "NOT RUN: this CPU has no FMA";
   Random random{7};
   for (int i = 0; i < 500'000; ++i) {
     const uint64_t r = random.next();
