@@ -12,8 +12,4 @@ namespace invar {
 // output the rest is "...".
 std::string quote_piece(std::string_view bytes, size_t most = std::numeric_limits<size_t>::max());
 
-// How many bytes at the front are one whole UTF-8 character; 0 if they are none.
-size_t utf8_length(std::string_view bytes);
-bool is_utf8(std::string_view bytes);
-
 }  // namespace invar

@@ -2,32 +2,12 @@
 
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace invar::text {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-// Bytes of the character that starts with this byte; 0: none does.
-int length_of(uint8_t first) {
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return 2;
-  if (first >= 0xE0 && first <= 0xEF) return 3;
-  if (first >= 0xF0 && first <= 0xF4) return 4;
-  return 0;
-}
-
-// The second byte is restricted for some first bytes: no overlong forms, no surrogates, nothing above
-// U+10FFFF.
-bool continues(uint8_t first, int position, uint8_t byte) {
-  uint8_t low = 0x80, high = 0xBF;
-  if (position == 1) {
-    if (first == 0xE0) low = 0xA0;
-    if (first == 0xED) high = 0x9F;
-    if (first == 0xF0) low = 0x90;
-    if (first == 0xF4) high = 0x8F;
-  }
-  return byte >= low && byte <= high;
-}
 
 }  // namespace
 
@@ -52,7 +32,7 @@ void Detokenizer::push_byte(uint8_t byte, std::string& out) {
     strip_left_ = 0;
   }
   if (pending_size_ > 0) {
-    if (continues(static_cast<uint8_t>(pending_[0]), pending_size_, byte)) {
+    if (utf8_continues(static_cast<uint8_t>(pending_[0]), pending_size_, byte)) {
       pending_[pending_size_++] = static_cast<char>(byte);
       if (pending_size_ == pending_length_) {
         out.append(pending_.data(), pending_size_);
@@ -62,7 +42,7 @@ void Detokenizer::push_byte(uint8_t byte, std::string& out) {
     }
     drop_pending(out);
   }
-  const int length = length_of(byte);
+  const int length = utf8_length_of(byte);
   if (length == 1) {
     out.push_back(static_cast<char>(byte));
   } else if (length == 0) {

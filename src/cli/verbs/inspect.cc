@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/size_text.h"
+#include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/quote_piece.h"
 #include "cli/text_setup.h"

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/size_text.h"
+#include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"

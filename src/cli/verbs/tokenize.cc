@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <limits>
 
+#include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/prompts.h"
 #include "cli/quote_piece.h"
