@@ -2,30 +2,27 @@
 
 #include <fmt/format.h>
 
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/mapped_file.h"
 #include "format/file_identity.h"
 #include "format/gguf.h"
 #include "format/gguf_names.h"
-#include "format/quote_name.h"
 
 namespace invar {
 namespace {
 
 class GgufSource : public ModelSource {
  public:
-  GgufSource(MappedFile map, GgufFile file) : map_(std::move(map)), file_(std::move(file)) {
-    tensors_.reserve(file_.tensors().size());
-    for (const GgufTensor& t : file_.tensors())
-      tensors_.push_back({canonical_name(t.name), std::string(t.name), t.type, t.shape, t.data});
-  }
+  GgufSource(MappedFile map, GgufFile file) : map_(std::move(map)), file_(std::move(file)) {}
 
   Status index() {
-    for (size_t i = 0; i < tensors_.size(); ++i)
-      if (!by_name_.emplace(tensors_[i].name, i).second)
-        return corrupt(fmt::format("{}: two tensors stand for {}", path(), quote_name(tensors_[i].name)));
-    return {};
+    std::vector<SourceTensor> tensors;
+    tensors.reserve(file_.tensors().size());
+    for (const GgufTensor& t : file_.tensors())
+      tensors.push_back({canonical_name(t.name), std::string(t.name), t.type, t.shape, t.data});
+    return set_tensors(std::move(tensors));
   }
 
   SourceKind kind() const override { return SourceKind::kGguf; }
@@ -33,11 +30,6 @@ class GgufSource : public ModelSource {
   std::string architecture() const override {
     const auto name = file_.get_string("general.architecture");
     return name.ok() && name->has_value() ? std::string(**name) : std::string();
-  }
-  std::span<const SourceTensor> tensors() const override { return tensors_; }
-  const SourceTensor* find(std::string_view name) const override {
-    const auto it = by_name_.find(name);
-    return it == by_name_.end() ? nullptr : &tensors_[it->second];
   }
   const GgufFile* gguf() const override { return &file_; }
   Result<std::string> side_file(const std::string& name) const override {
@@ -51,8 +43,6 @@ class GgufSource : public ModelSource {
  private:
   MappedFile map_;
   GgufFile file_;
-  std::vector<SourceTensor> tensors_;
-  std::unordered_map<std::string_view, size_t> by_name_;
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
@@ -28,18 +29,19 @@ Result<std::string> read_text(const std::string& path) {
 
 class HfSource : public ModelSource {
  public:
-  HfSource(std::string folder, MappedFile map, const SafetensorsFile& file, std::string config_text,
-           HfConfig config)
+  HfSource(std::string folder, MappedFile map, size_t header_bytes, std::string config_text, HfConfig config)
       : folder_(std::move(folder)),
         map_(std::move(map)),
-        header_bytes_(file.header_bytes()),
+        header_bytes_(header_bytes),
         config_text_(std::move(config_text)),
-        config_(std::move(config)) {
-    tensors_.reserve(file.tensors().size());
+        config_(std::move(config)) {}
+
+  Status index(const SafetensorsFile& file) {
+    std::vector<SourceTensor> tensors;
+    tensors.reserve(file.tensors().size());
     for (const SafetensorsTensor& t : file.tensors())
-      tensors_.push_back({t.name, t.name, t.type, t.shape, t.data});
-    for (size_t i = 0; i < tensors_.size(); ++i)
-      by_name_.emplace(tensors_[i].name, i);
+      tensors.push_back({t.name, t.name, t.type, t.shape, t.data});
+    return set_tensors(std::move(tensors));
   }
 
   SourceKind kind() const override { return SourceKind::kHuggingFace; }
@@ -47,11 +49,6 @@ class HfSource : public ModelSource {
   std::string architecture() const override {
     const auto type = config_.get_string("model_type");
     return type.ok() ? type->value_or("") : "";
-  }
-  std::span<const SourceTensor> tensors() const override { return tensors_; }
-  const SourceTensor* find(std::string_view name) const override {
-    const auto it = by_name_.find(name);
-    return it == by_name_.end() ? nullptr : &tensors_[it->second];
   }
   const HfConfig* config() const override { return &config_; }
   Result<std::string> side_file(const std::string& name) const override {
@@ -72,8 +69,6 @@ class HfSource : public ModelSource {
   size_t header_bytes_;
   std::string config_text_;
   HfConfig config_;
-  std::vector<SourceTensor> tensors_;
-  std::unordered_map<std::string_view, size_t> by_name_;
 };
 
 }  // namespace
@@ -90,8 +85,10 @@ Result<std::unique_ptr<ModelSource>> open_hf_source(const std::string& folder, c
   ASSIGN_OR_RETURN(HfConfig config, HfConfig::parse(text, folder + "/config.json"));
   ASSIGN_OR_RETURN(MappedFile map, MappedFile::open(path));
   ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::parse(map.bytes(), path));
-  return std::unique_ptr<ModelSource>(
-      new HfSource(folder, std::move(map), file, std::move(text), std::move(config)));
+  auto source = std::make_unique<HfSource>(folder, std::move(map), file.header_bytes(), std::move(text),
+                                           std::move(config));
+  RETURN_IF_ERROR(source->index(file));
+  return std::unique_ptr<ModelSource>(std::move(source));
 }
 
 }  // namespace invar

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "format/gguf_source.h"
 #include "format/hf_source.h"
+#include "format/quote_name.h"
 
 namespace invar {
 
@@ -21,6 +23,19 @@ Result<std::unique_ptr<ModelSource>> ModelSource::open(const std::string& path) 
     return open_hf_source(folder, file.filename().string());
   }
   return open_gguf_source(path);
+}
+
+const SourceTensor* ModelSource::find(std::string_view canonical_name) const {
+  const auto it = by_name_.find(canonical_name);
+  return it == by_name_.end() ? nullptr : &tensors_[it->second];
+}
+
+Status ModelSource::set_tensors(std::vector<SourceTensor> tensors) {
+  tensors_ = std::move(tensors);
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (!by_name_.emplace(tensors_[i].name, i).second)
+      return corrupt(fmt::format("{}: two tensors stand for {}", path(), quote_name(tensors_[i].name)));
+  return {};
 }
 
 }  // namespace invar

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -40,8 +41,8 @@ class ModelSource {
   virtual SourceKind kind() const = 0;
   virtual const std::string& path() const = 0;
   virtual std::string architecture() const = 0;  // general.architecture or model_type
-  virtual std::span<const SourceTensor> tensors() const = 0;
-  virtual const SourceTensor* find(std::string_view canonical_name) const = 0;
+  std::span<const SourceTensor> tensors() const { return tensors_; }
+  const SourceTensor* find(std::string_view canonical_name) const;  // nullptr: there is none
 
   // Exactly one of these is set, by kind().
   virtual const GgufFile* gguf() const { return nullptr; }
@@ -58,6 +59,14 @@ class ModelSource {
     for (const SourceTensor& tensor : tensors())
       drop_tensor_pages(tensor.data);
   }
+
+ protected:
+  // Called once, before anyone sees the source. Two tensors of one canonical name are an error.
+  Status set_tensors(std::vector<SourceTensor> tensors);
+
+ private:
+  std::vector<SourceTensor> tensors_;
+  std::unordered_map<std::string_view, size_t> by_name_;
 };
 
 }  // namespace invar
