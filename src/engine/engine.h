@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/backend.h"
 #include "base/status.h"
@@ -53,6 +54,10 @@ class Engine {
   // Refuses what can never run (empty prompt, ids outside the vocabulary, longer than the context, bad
   // sampling fields) with a message that names field and numbers. What fits the context fits the pool.
   Result<std::shared_ptr<Stream>> submit(GenerateRequest request);
+  // The same for `choices` answers to one prompt, which is computed once: stream i chooses with sample_index
+  // + i and a clone of the guard, and gets the tokens it would get alone. The prompt's scores and logits go
+  // to the first.
+  Result<std::vector<std::shared_ptr<Stream>>> submit(GenerateRequest request, int32_t choices);
 
   // Runs one step: drain, plan, gather, forward, sample, commit, publish. False when there was nothing to do.
   // An exception of the backend ends the requests of the step, one of an observer or a guard its own request.

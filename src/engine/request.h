@@ -24,6 +24,13 @@ struct GenerateRequest {
   // prompt position (all_prompt_logits) or those that a token is chosen from. The span dies with the call.
   std::function<void(int32_t position, std::span<const float> logits)> on_logits;
   bool all_prompt_logits = false;
+
+  // Scores of the prompt's own tokens as events (TokenEvent::of_prompt), as sampling.logprobs counts; -1 =
+  // none. The first token has no score: its event has logprob 0 and no alternatives.
+  int32_t prompt_logprobs = -1;
+
+  // Called on the engine thread after events were put into the stream, once per step; must not block.
+  std::function<void()> notify;
 };
 
 }  // namespace invar

@@ -27,6 +27,8 @@ struct TokenEvent {
   std::optional<int32_t> token;            // absent in a closing event without a token
   float logprob = 0;                       // set when asked for; 0 for a token that a guard forced
   std::vector<TokenLogprob> alternatives;  // most likely first; none for a forced token
+  bool of_prompt = false;                  // a token of the prompt, not of the answer (prompt_logprobs)
+  int64_t published_ns = 0;                // now_ns() when the engine let go of it
   FinishReason finish = FinishReason::kNone;
   Status error;  // with kError
 };

@@ -1,0 +1,41 @@
+#pragma once
+// Service: what the protocols know of the model that is served. Filled once by the command line, immutable
+// while the server runs, read by every thread.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/request.h"
+#include "engine/stream.h"
+#include "text/text_model.h"
+
+namespace invar::api {
+
+class Script;
+
+struct Service {
+  std::vector<std::string> model_names;  // the first one is what replies say
+  bool accept_any_model = false;         // any "model" means this one
+  int64_t created = 0;                   // unix seconds, of /v1/models
+
+  std::shared_ptr<const text::TextModel> text;
+  int32_t context = 0;  // positions of prompt and answer together
+  int32_t vocab = 0;    // rows of the output layer
+
+  // Of receipts. fingerprint: digest of the three before it.
+  std::string model_digest, numerics, kv, fingerprint;
+
+  int32_t max_choices = 16;  // `n`, `best_of`, and prompts of one completions request
+
+  // Engine::submit: `choices` streams over one prompt.
+  std::function<Result<std::vector<std::shared_ptr<Stream>>>(GenerateRequest request, int32_t choices)>
+      submit;
+
+  const Script* script = nullptr;  // borrowed; answers come from it (--scripted)
+};
+
+}  // namespace invar::api
