@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <deque>
@@ -10,15 +11,32 @@
 
 #include "base/size_text.h"
 #include "base/text_distance.h"
+#include "cli/terminal_text.h"
 
 namespace invar {
 namespace {
 
-// "-m,--model" -> "--model": the name that messages use.
-std::string long_name(const std::string& names) {
-  const size_t comma = names.find(',');
-  return comma == std::string::npos ? names : names.substr(comma + 1);
+// "-m,--model" -> {"-m", "--model"}.
+std::vector<std::string> each_name(std::string_view names) {
+  std::vector<std::string> out;
+  while (!names.empty()) {
+    const size_t end = std::min(names.find(','), names.size());
+    out.emplace_back(names.substr(0, end));
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return out;
 }
+
+// "-m,--model" -> "--model", "--ctx,--context" -> "--ctx": the name that messages use.
+std::string long_name(const std::string& names) {
+  const auto all = each_name(names);
+  for (const std::string& name : all) {
+    if (name.starts_with("--")) return name;
+  }
+  return all.front();
+}
+
+constexpr size_t kShownBytes = 60;  // of an argument in a message
 
 std::string display_number(double x) {
   return fmt::format("{:g}", x);
@@ -59,9 +77,28 @@ struct Flags::Impl {
   }
   std::vector<std::string> all_names() const {
     std::vector<std::string> names = {"--help"};
-    for (const Option& o : options)
-      names.push_back(long_name(o.names));
+    for (const Option& o : options) {
+      for (std::string& name : each_name(o.names))
+        names.push_back(std::move(name));
+    }
     return names;
+  }
+  // The library takes the word after "--model=" for its value.
+  Status check_equals_signs(std::span<const std::string> args) const {
+    for (const std::string& arg : args) {
+      if (arg == "--") break;
+      if (!arg.starts_with("--") || !arg.ends_with('=')) continue;
+      const std::string name = arg.substr(0, arg.size() - 1);
+      for (const Option& o : options) {
+        const auto names = each_name(o.names);
+        if (std::find(names.begin(), names.end(), name) != names.end()) return needs(o, name);
+      }
+    }
+    return {};
+  }
+  static Status needs(const Option& o, const std::string& name) {
+    return invalid_argument(o.is_switch ? name + " takes no value"
+                                        : fmt::format("{0} needs a value: {0} {1}", name, o.value));
   }
 };
 
@@ -79,7 +116,10 @@ void Flags::section(std::string title) {
 
 void Flags::text(const std::string& names, std::string* target, const std::string& value,
                  const std::string& help) {
-  impl_->add_one(names, value, help, [target](const std::string& v) {
+  impl_->add_one(names, value, help, [=, name = long_name(names)](const std::string& v) {
+    if (v.empty())
+      return invalid_argument(
+          fmt::format("{0}: the value is empty; give {0} {1}, or leave it out", name, value));
     *target = v;
     return Status();
   });
@@ -109,7 +149,8 @@ void Flags::choice(const std::string& names, std::string* target, std::vector<st
       }
     }
     const std::string near = nearest_text(v, choices);
-    return invalid_argument(fmt::format("{} {}: must be one of {}{}", name, v, fmt::join(choices, ", "),
+    return invalid_argument(fmt::format("{} {}: must be one of {}{}", name, shown_value(v),
+                                        fmt::join(choices, ", "),
                                         near.empty() ? "" : fmt::format("; did you mean {}?", near)));
   });
 }
@@ -137,7 +178,8 @@ void Flags::unsigned64(const std::string& names, uint64_t* target, bool* given, 
     uint64_t n = 0;
     const auto [end, error] = std::from_chars(v.data(), v.data() + v.size(), n);
     if (error != std::errc() || end != v.data() + v.size())
-      return invalid_argument(fmt::format("{} {}: must be a whole number from 0 to 2^64 - 1", name, v));
+      return invalid_argument(
+          fmt::format("{} {}: must be a whole number from 0 to 2^64 - 1", name, shown_value(v)));
     *target = n;
     *given = true;
     return Status();
@@ -181,6 +223,7 @@ Result<bool> Flags::parse(std::span<const std::string> args) {
   // The library takes arguments last first.
   std::vector<std::string> reversed(args.rbegin(), args.rend());
   const std::string see_help = fmt::format("see: invar {} --help", impl_->verb);
+  RETURN_IF_ERROR(impl_->check_equals_signs(args));
   try {
     impl_->app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
@@ -188,12 +231,11 @@ Result<bool> Flags::parse(std::span<const std::string> args) {
   } catch (const CLI::ParseError& e) {
     std::string what = e.what();
     for (const Option& o : impl_->options) {
-      if (what.starts_with(long_name(o.names) + ":"))
-        return invalid_argument(o.is_switch ? fmt::format("{} takes no value", long_name(o.names))
-                                            : fmt::format("{} needs a value: {} {}", long_name(o.names),
-                                                          long_name(o.names), o.value));
+      const std::string name = long_name(o.names);
+      if (what.starts_with(name + ":") || (o.is_switch && what.find(name + " = ") != std::string::npos))
+        return Impl::needs(o, name);
     }
-    return invalid_argument(fmt::format("{}; {}", what, see_help));
+    return invalid_argument(fmt::format("{}; {}", terminal_text(what, kShownBytes), see_help));
   }
 
   bool flags_ended = false;
@@ -205,11 +247,11 @@ Result<bool> Flags::parse(std::span<const std::string> args) {
     if (!flags_ended && extra.size() > 1 && extra[0] == '-') {
       const std::string name = extra.substr(0, extra.find('='));
       const std::string near = nearest_text(name, impl_->all_names());
-      return invalid_argument(fmt::format("unknown flag {}; {}", name,
+      return invalid_argument(fmt::format("unknown flag {}; {}", terminal_text(name, kShownBytes),
                                           near.empty() ? see_help : fmt::format("did you mean {}?", near)));
     }
     if (impl_->rest == nullptr)
-      return invalid_argument(fmt::format("unexpected argument '{}'; {}", extra, see_help));
+      return invalid_argument(fmt::format("unexpected argument {}; {}", shown_value(extra), see_help));
     impl_->rest->push_back(extra);
   }
   for (const Option& o : impl_->options) {
@@ -240,12 +282,16 @@ std::string Flags::help() const {
   return out;
 }
 
+std::string shown_value(std::string_view text) {
+  return text.empty() ? "''" : terminal_text(text, kShownBytes);
+}
+
 Result<int64_t> parse_integer(const std::string& what, const std::string& text, int64_t least, int64_t most) {
   int64_t n = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   if (error != std::errc() || end != text.data() + text.size() || n < least || n > most)
     return invalid_argument(
-        fmt::format("{} {}: must be a whole number from {} to {}", what, text, least, most));
+        fmt::format("{} {}: must be a whole number from {} to {}", what, shown_value(text), least, most));
   return n;
 }
 
@@ -253,7 +299,7 @@ Result<double> parse_number(const std::string& what, const std::string& text, do
   double x = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
   if (error != std::errc() || end != text.data() + text.size() || !(x >= least && x <= most))
-    return invalid_argument(fmt::format("{} {}: must be a number from {} to {}", what, text,
+    return invalid_argument(fmt::format("{} {}: must be a number from {} to {}", what, shown_value(text),
                                         display_number(least), display_number(most)));
   return x;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -25,7 +26,7 @@ class Flags {
   // Options that follow are listed under this title.
   void section(std::string title);
 
-  // names: "-m,--model". value: how the help calls the argument, "FILE".
+  // names: "-m,--model". value: how the help calls the argument, "FILE". An empty text is a usage error.
   void text(const std::string& names, std::string* target, const std::string& value, const std::string& help);
   void texts(const std::string& names, std::vector<std::string>* target, const std::string& value,
              const std::string& help);  // may be given several times
@@ -52,6 +53,9 @@ class Flags {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// A value as messages show it: cut when long, '' when empty, no control characters.
+std::string shown_value(std::string_view text);
 
 // "512" -> 512; errors name `what`, the text and the range.
 Result<int64_t> parse_integer(const std::string& what, const std::string& text, int64_t least, int64_t most);

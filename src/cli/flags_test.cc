@@ -11,7 +11,7 @@ using testing::HasSubstr;
 
 struct Sample {
   std::string model, kv = "f16";
-  int32_t threads = 0;
+  int32_t threads = 0, context = 0;
   float temperature = 1;
   uint64_t memory = 0, seed = 0;
   bool seed_given = false, raw = false;
@@ -22,6 +22,7 @@ struct Sample {
     flags.text("-m,--model", &model, "FILE", "the model");
     flags.choice("--kv", &kv, {"f16", "bf16", "f32"}, "cache type");
     flags.integer("--threads", &threads, "threads", 1, 1024);
+    flags.integer("--ctx,--context", &context, "positions", 1, 4096);
     flags.number("--temp", &temperature, "temperature", 0, 100);
     flags.bytes("--memory", &memory, "pool size");
     flags.unsigned64("--seed", &seed, &seed_given, "seed");
@@ -85,7 +86,36 @@ TEST(Flags, missing_value_is_an_error_that_shows_the_form) {
 }
 
 TEST(Flags, a_value_for_a_switch_is_an_error) {
-  EXPECT_NE(Sample().error({"--raw=perhaps"}), "no error");
+  EXPECT_EQ(Sample().error({"--raw=perhaps"}), "--raw takes no value");
+  EXPECT_EQ(Sample().error({"--raw="}), "--raw takes no value");
+}
+
+TEST(Flags, an_empty_value_after_the_equals_sign_does_not_take_the_next_word) {
+  EXPECT_EQ(Sample().error({"--model=", "a.gguf", "hello"}), "--model needs a value: --model FILE");
+  EXPECT_EQ(Sample().error({"--context=", "12"}), "--context needs a value: --context N");
+  EXPECT_EQ(Sample().error({"--logit-bias=", "1:2"}), "--logit-bias needs a value: --logit-bias ID:X");
+  Sample s;
+  ASSERT_TRUE(s.parse({"--", "--model=", "x"}).ok());
+  EXPECT_THAT(s.rest, ElementsAre("--model=", "x"));
+}
+
+TEST(Flags, an_empty_value_is_an_error_that_names_the_flag) {
+  EXPECT_EQ(Sample().error({"--model", ""}),
+            "--model: the value is empty; give --model FILE, or leave it out");
+  EXPECT_EQ(Sample().error({"--threads", ""}), "--threads '': must be a whole number from 1 to 1024");
+}
+
+TEST(Flags, messages_use_the_first_long_name) {
+  EXPECT_EQ(Sample().error({"--ctx", "0"}), "--ctx 0: must be a whole number from 1 to 4096");
+  EXPECT_EQ(Sample().error({"--ctx"}), "--ctx needs a value: --ctx N");
+  EXPECT_EQ(Sample().error({"--contex", "3"}), "unknown flag --contex; did you mean --context?");
+}
+
+TEST(Flags, long_or_strange_values_are_shown_short_and_harmless) {
+  const std::string message = Sample().error({"--threads", "\x1b[31m" + std::string(5000, '9')});
+  EXPECT_LT(message.size(), 160u);
+  EXPECT_EQ(message.find('\x1b'), std::string::npos) << message;
+  EXPECT_THAT(message, HasSubstr("must be a whole number from 1 to 1024"));
 }
 
 TEST(Flags, after_two_dashes_everything_is_an_argument) {

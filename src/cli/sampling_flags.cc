@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 
@@ -41,6 +42,14 @@ void SamplingFlags::declare(Flags& flags) {
 }
 
 Status SamplingFlags::finish() {
+  if (params_.temperature > 0 && params_.temperature < kMinTemperature)
+    return invalid_argument(fmt::format("--temp {}: must be 0 (the most likely token) or at least {}",
+                                        params_.temperature, kMinTemperature));
+  if (params_.top_p <= 0)
+    return invalid_argument(
+        "--top-p 0: must be above 0; 1 keeps all tokens, --temp 0 takes the most likely one");
+  if (params_.repetition_penalty <= 0)
+    return invalid_argument("--repeat-penalty 0: must be above 0; 1 turns it off");
   if (!seed_given_) {
     std::random_device device;
     params_.seed = uint64_t{device()} << 32 | device();
@@ -49,16 +58,32 @@ Status SamplingFlags::finish() {
   constexpr double kMax = std::numeric_limits<float>::max();
   for (const std::string& b : bias_) {
     const size_t colon = b.find(':');
-    if (colon == std::string::npos)
-      return invalid_argument(fmt::format("--logit-bias {}: must be ID:X, such as 198:-2.5", b));
-    ASSIGN_OR_RETURN(const int64_t id, parse_integer("--logit-bias", b.substr(0, colon), 0, kMaxId));
-    ASSIGN_OR_RETURN(const double x, parse_number("--logit-bias", b.substr(colon + 1), -kMax, kMax));
-    params_.logit_bias.emplace_back(int32_t(id), float(x));
+    const auto id = parse_integer("", b.substr(0, std::min(colon, b.size())), 0, kMaxId);
+    const auto x = parse_number("", colon == std::string::npos ? "" : b.substr(colon + 1), -kMax, kMax);
+    if (!id.ok() || !x.ok())
+      return invalid_argument(fmt::format(
+          "--logit-bias {}: must be ID:X, a token id and a number, such as 198:-2.5", shown_value(b)));
+    params_.logit_bias.emplace_back(int32_t(*id), float(*x));
   }
   for (const std::string& s : stop_) {
     ASSIGN_OR_RETURN(const int64_t id, parse_integer("--stop-id", s, 0, kMaxId));
     stop_ids_.push_back(int32_t(id));
   }
+  return {};
+}
+
+Status SamplingFlags::check_vocabulary(int32_t vocab) const {
+  const auto outside = [vocab](const char* flag, int32_t id) {
+    return invalid_argument(fmt::format("{} {}: the model has the token ids 0 to {}", flag, id, vocab - 1));
+  };
+  for (const auto& [id, bias] : params_.logit_bias) {
+    if (id >= vocab) return outside("--logit-bias", id);
+  }
+  for (const int32_t id : stop_ids_) {
+    if (id >= vocab) return outside("--stop-id", id);
+  }
+  if (params_.logprobs > vocab)
+    return invalid_argument(fmt::format("--logprobs {}: the model has {} tokens", params_.logprobs, vocab));
   return {};
 }
 

@@ -14,8 +14,10 @@ class SamplingFlags {
  public:
   void declare(Flags& flags);
 
-  // After parsing: without --seed a random seed, and the fields that are lists.
+  // After parsing: checks values that no single flag can, reads the lists; without --seed, a random seed.
   Status finish();
+  // What can only be checked with a model: ids and counts.
+  Status check_vocabulary(int32_t vocab) const;
   // Sets sampling, max_tokens and ignore_eos of a request and adds --stop-id to its stop ids.
   void apply(GenerateRequest& request) const;
   uint64_t seed() const { return params_.seed; }

@@ -80,5 +80,60 @@ TEST(SamplingFlags, malformed_values_name_the_flag) {
   EXPECT_THAT(request_of({"--top-p", "1.5"}).status().message(), HasSubstr("--top-p 1.5"));
 }
 
+std::string error_of(std::vector<std::string> args) {
+  const auto r = request_of(std::move(args));
+  return r.ok() ? "no error" : r.status().message();
+}
+
+TEST(SamplingFlags, values_that_no_model_takes_name_the_flag) {
+  EXPECT_THAT(error_of({"--top-p", "0"}), HasSubstr("--top-p 0: must be above 0"));
+  EXPECT_THAT(error_of({"--top-p", "1e-60"}), HasSubstr("--top-p 0: must be above 0"));
+  EXPECT_THAT(error_of({"--repeat-penalty", "0"}), HasSubstr("--repeat-penalty 0: must be above 0"));
+  EXPECT_THAT(error_of({"--temp", "1e-9"}), HasSubstr("--temp 1e-09: must be 0"));
+  EXPECT_EQ(error_of({"--temp", "0", "--top-p", "1e-6"}), "no error");
+}
+
+// What finish() lets through must also suit the sampler, whose messages name fields.
+TEST(SamplingFlags, the_least_and_greatest_values_pass_the_sampler) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"--temp", "0"},
+                                             {"--temp", "1e-6"},
+                                             {"--temp", "3e38"},
+                                             {"--top-p", "1e-30"},
+                                             {"--top-p", "1"},
+                                             {"--min-p", "0"},
+                                             {"--min-p", "1"},
+                                             {"--repeat-penalty", "1e-30"},
+                                             {"--presence-penalty", "-3e38"},
+                                             {"--logit-bias", "0:-3e38"},
+                                             {"--logprobs", "0"}}) {
+    const auto r = request_of(args);
+    ASSERT_TRUE(r.ok()) << r.status().message();
+    const Status s = r->sampling.validate(2000);
+    EXPECT_TRUE(s.ok()) << s.message();
+  }
+}
+
+TEST(SamplingFlags, half_a_bias_is_refused_with_the_form) {
+  for (const char* text : {":", "5:", ":2", "5", "", "x:2", "5:y", "-1:2", "4294967296:2"})
+    EXPECT_THAT(error_of({"--logit-bias", text}), HasSubstr("must be ID:X")) << text;
+  EXPECT_THAT(error_of({"--logit-bias", ":"}), HasSubstr("--logit-bias :: "));
+}
+
+TEST(SamplingFlags, ids_beyond_the_vocabulary_name_the_flag) {
+  const auto check = [](std::vector<std::string> args, int32_t vocab) {
+    Flags flags("run", "");
+    SamplingFlags sampling;
+    sampling.declare(flags);
+    EXPECT_TRUE(flags.parse(args).ok());
+    EXPECT_TRUE(sampling.finish().ok());
+    return sampling.check_vocabulary(vocab).message();
+  };
+  EXPECT_EQ(check({"--logit-bias", "9:1"}, 9), "--logit-bias 9: the model has the token ids 0 to 8");
+  EXPECT_EQ(check({"--stop-id", "9"}, 9), "--stop-id 9: the model has the token ids 0 to 8");
+  EXPECT_EQ(check({"--logprobs", "10"}, 9), "--logprobs 10: the model has 9 tokens");
+  EXPECT_EQ(check({"--logprobs", "9", "--stop-id", "8", "--logit-bias", "8:1"}, 9), "");
+}
+
 }  // namespace
 }  // namespace invar

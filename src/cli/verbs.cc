@@ -3,9 +3,13 @@
 #include <cstdio>
 
 #include "cli/flags.h"
+#include "cli/terminal_text.h"
 
 namespace invar {
 namespace {
+
+// A message can quote paths, names of a file, or what a chat template raised.
+constexpr size_t kMessageBytes = 800;
 
 constexpr Verb kVerbs[] = {
     {"run", "answer prompts in the terminal", run_verb},
@@ -23,7 +27,7 @@ std::span<const Verb> verbs() {
 
 int fail(const Status& status) {
   std::fflush(stdout);
-  std::fprintf(stderr, "invar: %s\n", status.message().c_str());
+  std::fprintf(stderr, "invar: %s\n", terminal_text(status.message(), kMessageBytes).c_str());
   return status.code() == Code::kCancelled ? kExitInterrupted : kExitFailed;
 }
 

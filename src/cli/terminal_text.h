@@ -1,0 +1,16 @@
+#pragma once
+// Text of unknown origin (names and messages that quote a file, arguments) made safe for a terminal, and
+// short. Unlike quote_piece it adds no quotes and leaves quotes and backslashes alone: for whole messages.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace invar {
+
+// Control characters, characters that turn the direction of writing, and bytes that are no UTF-8 become \n,
+// \t or \xNN. What is longer than `most` bytes keeps its start and its end, with "..." between: the end of a
+// message is its remedy.
+std::string terminal_text(std::string_view text, size_t most);
+
+}  // namespace invar
