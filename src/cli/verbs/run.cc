@@ -23,6 +23,8 @@
 namespace invar {
 namespace {
 
+constexpr size_t kShownNameBytes = 60;  // a file says what its name is
+
 struct RunOptions {
   std::vector<std::string> prompt;
   std::string file, system;
@@ -103,6 +105,7 @@ Result<std::shared_ptr<Stream>> submit(const std::string& prompt, const RunOptio
                                        const SamplingFlags& sampling, const TextSetup& text,
                                        const Model& model, Engine& engine, Timing& timing) {
   RETURN_IF_ERROR(check_utf8("prompt", prompt));
+  RETURN_IF_ERROR(check_prompt_size(prompt.size(), *text.tokenizer, engine.context()));
   GenerateRequest request;
   sampling.apply(request);
   if (options.raw) {
@@ -117,59 +120,96 @@ Result<std::shared_ptr<Stream>> submit(const std::string& prompt, const RunOptio
     if (id < model.info().vocab)
       request.stop_ids.push_back(id);  // tokenizers may know more ids than the output layer
   }
-  timing.prompt_tokens += int64_t(request.prompt.size());
-  return engine.submit(std::move(request));
+  const auto tokens = int64_t(request.prompt.size());
+  auto stream = engine.submit(std::move(request));
+  if (stream.ok()) timing.prompt_tokens += tokens;
+  return stream;
+}
+
+// Errors of single prompts of a file: each is one line on stderr, the other prompts go on.
+class PromptErrors {
+ public:
+  void add(const std::string& where, const Status& status) {
+    if (++count_ <= kShown) fail(status.with_context(where));
+  }
+  size_t count() const { return count_; }
+  Status result(size_t prompts) const {
+    if (count_ == 0) return {};
+    return invalid_argument(fmt::format(
+        "{} of {} prompts failed; {}", count_, prompts,
+        count_ > kShown ? fmt::format("the first {} are named above", kShown) : "each is named above"));
+  }
+
+ private:
+  static constexpr size_t kShown = 100;
+  size_t count_ = 0;
+};
+
+Result<std::vector<FilePrompt>> read_prompts(const RunOptions& options) {
+  if (!options.file.empty()) return prompts_from_file(options.file);
+  ASSIGN_OR_RETURN(std::string prompt, prompt_from_arguments(options.prompt));
+  std::vector<FilePrompt> one;
+  one.push_back({"", std::move(prompt)});
+  return one;
 }
 
 Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& sampling,
            Interrupt& interrupt) {
-  std::vector<std::string> prompts;
-  if (options.file.empty()) {
-    ASSIGN_OR_RETURN(std::string prompt, prompt_from_arguments(options.prompt));
-    prompts.push_back(std::move(prompt));
-  } else {
-    ASSIGN_OR_RETURN(prompts, prompts_from_file(options.file));
-  }
-
+  ASSIGN_OR_RETURN(const std::vector<FilePrompt> prompts, read_prompts(options));
   RETURN_IF_ERROR(check_utf8("--system", options.system));
 
   ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, engine_flags.load_model());
   ASSIGN_OR_RETURN(const TextSetup text, set_up_text(model->source()));
+  if (!options.raw && !text.chat_template) return text.template_error;
+  RETURN_IF_ERROR(sampling.check_vocabulary(model->info().vocab));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, engine_flags.make_engine(model));
 
   if (engine_flags.verbose)
-    fmt::print(stderr, "model {}; {}; kv {}; seed {}\n", model->info().name, engine_flags.backend_name(),
-               engine_flags.options.kv, sampling.seed());
+    fmt::print(stderr, "model {}; {}; kv {}; seed {}\n", quote_piece(model->info().name, kShownNameBytes),
+               engine_flags.backend_name(), engine_flags.options.kv, sampling.seed());
 
+  const bool several = prompts.size() > 1;
   Timing timing;
-  std::vector<std::shared_ptr<Stream>> streams;
+  PromptErrors errors;
+  std::vector<std::shared_ptr<Stream>> streams(prompts.size());  // null: the prompt is refused
   for (size_t i = 0; i < prompts.size(); ++i) {
-    auto stream = submit(prompts[i], options, sampling, text, *model, *engine, timing);
-    if (!stream.ok())
-      return prompts.size() > 1 ? stream.status().with_context(fmt::format("prompt {}", i + 1))
-                                : stream.status();
-    streams.push_back(std::move(*stream));
+    auto stream = prompts[i].text.ok()
+                      ? submit(*prompts[i].text, options, sampling, text, *model, *engine, timing)
+                      : Result<std::shared_ptr<Stream>>(prompts[i].text.status());
+    if (stream.ok())
+      streams[i] = std::move(*stream);
+    else if (several)
+      errors.add(prompts[i].where, stream.status());
+    else
+      return prompts[i].where.empty() ? stream.status() : stream.status().with_context(prompts[i].where);
   }
+  if (errors.count() == prompts.size()) return errors.result(prompts.size());
 
   interrupt.on_signal([&streams] {
     for (const auto& stream : streams)
-      stream->cancel();
+      if (stream) stream->cancel();
   });
   timing.start = now_s();
   engine->start();
-  Status first_error;
-  for (size_t i = 0; i < streams.size(); ++i) {
+  Status broken;
+  std::string separator;
+  for (size_t i = 0; i < streams.size() && broken.ok(); ++i) {
+    if (!streams[i]) continue;
     Status s;
-    if (streams.size() > 1) s = write_out(fmt::format("{}==> prompt {} <==\n", i ? "\n" : "", i + 1));
+    if (several) s = write_out(fmt::format("{}==> prompt {} <==\n", separator, i + 1));
+    separator = "\n";
     if (s.ok()) s = print_answer(*streams[i], text, options.raw, sampling.logprobs() >= 0, timing);
     if (s.ok()) continue;
-    if (first_error.ok()) first_error = s;
-    if (s.code() == Code::kIo) break;  // nobody reads on
+    if (s.code() == Code::kIo || !several)
+      broken = s;  // nobody reads on
+    else
+      errors.add(prompts[i].where, s);
   }
   interrupt.on_signal(nullptr);
   if (options.stats) print_stats(timing, *model, *engine, engine_flags);
   if (interrupt.seen()) return {Code::kCancelled, "interrupted"};
-  return first_error;
+  RETURN_IF_ERROR(broken);
+  return errors.result(prompts.size());
 }
 
 }  // namespace
@@ -187,13 +227,17 @@ int run_verb(Arguments args) {
   flags.rest("PROMPT...", &options.prompt, "the prompt; words are joined by blanks");
   flags.section("Prompt");
   flags.text("-f,--file", &options.file, "FILE",
-             "several prompts: one per line, or JSON lines {\"prompt\": \"...\"}");
+             "several prompts: one per line, or JSON lines {\"prompt\": \"...\"} when the name ends in "
+             ".jsonl or the "
+             "first line starts with a brace");
   flags.text("--system", &options.system, "TEXT", "a system message before the prompt");
   flags.on("--raw", &options.raw, "continue the prompt itself, without the model's chat template");
   flags.on("--stats", &options.stats, "print speed and memory on standard error at the end");
   sampling.declare(flags);
   engine.declare(flags);
-  flags.note("Exit code: 0 answered, 1 failed, 2 wrong usage, 130 interrupted.");
+  flags.note(
+      "Exit code: 0 answered, 1 failed, 2 wrong usage, 130 interrupted. A bad prompt of a file is named with "
+      "its line and the others are answered; then the exit code is 1.");
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (!options.file.empty() && !options.prompt.empty())
     return fail_usage(invalid_argument("give either a prompt or --file, not both"));
