@@ -8,13 +8,7 @@
 #include <new>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INVAR_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define INVAR_SANITIZED 1
-#endif
-#endif
+#include "base/testing/sanitized.h"
 
 namespace {
 
@@ -22,7 +16,7 @@ std::atomic<size_t> total_bytes{0}, largest_request{0};
 
 }  // namespace
 
-#ifndef INVAR_SANITIZED
+#if !INVAR_SANITIZED
 void* operator new(size_t n) {
   total_bytes += n;
   size_t seen = largest_request;
@@ -51,7 +45,7 @@ void AllocationProbe::reset() {
   largest_request = 0;
 }
 
-#ifndef INVAR_SANITIZED
+#if !INVAR_SANITIZED
 TEST(AllocationProbe, sees_what_is_allocated) {
   AllocationProbe::reset();
   const size_t before = AllocationProbe::total();

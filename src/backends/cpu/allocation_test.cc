@@ -1,11 +1,7 @@
 // run() allocates nothing: counted by replacing operator new in this test program. Sanitizers replace it
 // themselves, so their builds go without this test.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define INVAR_SANITIZED 1
-#endif
-#endif
-#if !defined(INVAR_SANITIZED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#include "base/testing/sanitized.h"
+#if !INVAR_SANITIZED
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/testing/random_model.h"
+#include "base/testing/sanitized.h"
 
 namespace invar {
 namespace {
@@ -30,6 +31,7 @@ class AddressSpaceLimit {
 };
 
 TEST(CompileMemory, shortage_is_an_error_that_names_the_numbers_and_the_flag) {
+  if (INVAR_SANITIZED) GTEST_SKIP() << "a sanitizer cannot live under a limit of address space";
   const test::Model model = test::random_model(1);
   const auto backend = make_cpu_backend({.threads = 2}).value();
   {
