@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "base/check.h"
+#include "base/temporary_files.h"
 #include "cli/verbs.h"
 
 namespace invar {
@@ -55,7 +56,7 @@ void Interrupt::watch() {
     signalfd_siginfo info;
     if (::read(signals_, &info, sizeof info) != ssize_t(sizeof info)) continue;
     const std::lock_guard lock(mutex_);
-    if (seen_.exchange(true) || !handler_) ::_exit(kExitInterrupted);
+    if (seen_.exchange(true) || !handler_) exit_without_temporaries(kExitInterrupted);
     handler_();
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 // Interrupt: Ctrl-C and SIGTERM as a call on a thread of their own, so that work can be cancelled cleanly.
 // Create it before any other thread starts. The first signal calls the handler; a second one, or one while no
-// handler is set, ends the process with exit code 130.
+// handler is set, removes unfinished files (base/temporary_files.h) and ends the process with exit code 130.
 
 #include <atomic>
 #include <functional>

@@ -1,11 +1,14 @@
 #include "cli/interrupt.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <future>
+
+#include "base/temporary_files.h"
 
 namespace invar {
 namespace {
@@ -31,6 +34,21 @@ TEST(InterruptDeathTest, without_a_handler_the_process_ends_with_130) {
         ::pause();
       },
       testing::ExitedWithCode(130), "");
+}
+
+TEST(InterruptDeathTest, unfinished_files_are_removed) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::string path = testing::TempDir() + "interrupt_test.tmp";
+  EXPECT_EXIT(
+      {
+        Interrupt interrupt;
+        if (open_temporary(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644) < 0) ::_exit(1);
+        ::kill(::getpid(), SIGTERM);
+        ::pause();
+      },
+      testing::ExitedWithCode(130), "");
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+  ::unlink(path.c_str());
 }
 
 TEST(InterruptDeathTest, a_second_signal_ends_the_process) {

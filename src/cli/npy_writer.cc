@@ -1,5 +1,6 @@
 #include "cli/npy_writer.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "base/temporary_files.h"
 
 namespace invar {
 
@@ -30,8 +33,10 @@ Result<NpyWriter> NpyWriter::create(const std::string& path, int64_t rows, int64
     return invalid_argument(
         fmt::format("--out {}: exists and is not a regular file; name another file", path));
   writer.temporary_ = fmt::format("{}.{}.tmp", path, ::getpid());
-  writer.file_ = std::fopen(writer.temporary_.c_str(), "wb");
-  if (writer.file_ == nullptr) return writer.failed("create");
+  const int fd = open_temporary(writer.temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return writer.failed("create");
+  writer.file_ = ::fdopen(fd, "wb");
+  CHECK(writer.file_ != nullptr);
 
   // Magic, version, u16 length, then a Python dict padded with blanks so that the data starts at a multiple
   // of 64.
@@ -60,6 +65,7 @@ NpyWriter::~NpyWriter() {
   if (file_ == nullptr) return;
   std::fclose(file_);
   ::unlink(temporary_.c_str());
+  forget_temporary(temporary_);
 }
 
 Status NpyWriter::append(std::span<const float> row) {
@@ -73,6 +79,7 @@ Status NpyWriter::finish() {
   CHECK(written_ == rows_);
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) return failed("write");
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to");
+  forget_temporary(temporary_);
   std::fclose(std::exchange(file_, nullptr));
   return {};
 }

@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/size_text.h"
+#include "base/temporary_files.h"
 
 namespace invar {
 namespace {
@@ -112,7 +113,7 @@ Result<int> create_locked(const std::string& path, std::string* name) {
   static std::atomic<uint64_t> counter{0};
   for (int attempt = 0; attempt < 100; ++attempt) {
     *name = fmt::format("{}{}{}.{}", path, kTemporary, getpid(), counter++);
-    const int fd = ::open(name->c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    const int fd = open_temporary(*name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0) {
       if (errno == EEXIST) continue;
       return file_error(*name, "create it", errno);
@@ -121,6 +122,7 @@ Result<int> create_locked(const std::string& path, std::string* name) {
     struct stat info = {};
     if (!taken && fstat(fd, &info) == 0 && info.st_nlink == 1) return fd;
     close(fd);
+    forget_temporary(*name);
   }
   return io_error(fmt::format("{}: cannot create a temporary file", path));
 }
@@ -209,7 +211,10 @@ PackedFile::~PackedFile() {
   closing_.store(true, std::memory_order_relaxed);
   if (verifier_.joinable()) verifier_.join();
   if (publisher_.joinable()) publisher_.join();
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (!temporary_.empty()) {
+    unlink(temporary_.c_str());
+    forget_temporary(temporary_);
+  }
   if (data_ != nullptr) munmap(data_, size_);
   if (fd_ >= 0) close(fd_);
 }
@@ -248,6 +253,7 @@ Status PackedFile::write_and_rename() {
   mprotect(data_, size_, PROT_READ);
   if (fsync(fd_) != 0) return file_error(path_, "write it", errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return file_error(path_, "rename to it", errno);
+  forget_temporary(temporary_);
   temporary_.clear();
   const int folder = ::open(fs::path(path_).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {

@@ -11,7 +11,9 @@
 #include "base/progress.h"
 #include "base/size_text.h"
 #include "cli/engine_flags.h"
+#include "cli/interrupt.h"
 #include "cli/machine.h"
+#include "cli/quote_piece.h"
 #include "cli/verbs.h"
 
 namespace invar {
@@ -68,7 +70,7 @@ Result<double> measure(Engine& engine, const Case& c, int32_t vocab, uint64_t se
 void print_text(const EngineFlags& flags, const Model& model, const Machine& m,
                 const std::vector<Case>& cases) {
   const ModelInfo& info = model.info();
-  fmt::print("model    {} ({}, {:.1f} M parameters, {} packed)\n", info.name, info.family,
+  fmt::print("model    {} ({}, {:.1f} M parameters, {} packed)\n", quote_piece(info.name, 60), info.family,
              double(info.parameters) / 1e6, size_text(model.packed_bytes()));
   fmt::print("machine  {}; {} cores; {} memory; {}\n", m.cpu, m.cores, size_text(m.memory_bytes), m.system);
   fmt::print("kernels  {}; kv {}\n\n", flags.backend_name(), flags.options.kv);
@@ -168,6 +170,7 @@ int bench_verb(Arguments args) {
     cases.push_back({fmt::format("decode {}", n), 1, int32_t(n)});
   if (cases.empty())
     return fail_usage(invalid_argument("nothing to measure: give --prompt or --decode a length"));
+  Interrupt interrupt;  // without a handler: ends at once, and takes unfinished files along
   if (const Status s = bench(engine, std::move(cases), repetitions, json); !s.ok()) return fail(s);
   return 0;
 }
