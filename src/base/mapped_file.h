@@ -2,6 +2,7 @@
 // MappedFile: a read-only memory map of a whole file. Move-only; the bytes live as long as the object.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -20,6 +21,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  // Modification time of what is mapped, nanoseconds since 1970: the path may name another file by now.
+  int64_t modified_ns() const { return modified_ns_; }
 
   // Tells the kernel that [offset, offset + length) will not be read soon: its pages leave this process's
   // resident set (the data can be read again later).
@@ -28,6 +31,7 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  int64_t modified_ns_ = 0;
   std::string path_;
 };
 

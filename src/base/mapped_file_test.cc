@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 namespace invar {
@@ -27,6 +29,22 @@ TEST(MappedFile, ShowsTheBytesAndSurvivesMoveDropAndUnlink) {
   moved.drop(text.size(), 0);
   EXPECT_EQ(std::memcmp(moved.bytes().data(), text.data(), text.size()), 0);
   EXPECT_EQ(moved.path(), path);
+}
+
+TEST(MappedFile, ModificationTimeIsThatOfTheMappedFileNotOfThePath) {
+  const std::string path = write_temporary("swapped", "old"), other = write_temporary("other", "new");
+  using namespace std::chrono_literals;
+  const auto then = std::filesystem::last_write_time(path) - 1h;
+  std::filesystem::last_write_time(path, then);
+  const Result<MappedFile> before = MappedFile::open(path);
+  ASSERT_TRUE(before.ok());
+  const int64_t modified_ns = before->modified_ns();
+  std::filesystem::rename(other, path);
+  const Result<MappedFile> after = MappedFile::open(path);
+  ASSERT_TRUE(after.ok());
+  EXPECT_EQ(before->modified_ns(), modified_ns);
+  EXPECT_GT(after->modified_ns(), modified_ns + 3'500'000'000'000);
+  std::remove(path.c_str());
 }
 
 TEST(MappedFile, EmptyFileIsAnEmptySpan) {

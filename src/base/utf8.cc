@@ -40,4 +40,9 @@ bool is_utf8(std::string_view bytes) {
   return true;
 }
 
+std::string_view without_bom(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  return text;
+}
+
 }  // namespace invar

@@ -16,4 +16,7 @@ bool utf8_continues(uint8_t first, int position, uint8_t byte);
 size_t utf8_length(std::string_view bytes);
 bool is_utf8(std::string_view bytes);
 
+// The text behind a byte order mark, which some editors put in front of a file.
+std::string_view without_bom(std::string_view text);
+
 }  // namespace invar
