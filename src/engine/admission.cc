@@ -159,6 +159,9 @@ Status check_request(const GenerateRequest& request, int32_t vocab, int32_t cont
           fmt::format("stop_ids: token id {} is outside the vocabulary of {}", id, vocab));
   if (request.all_prompt_logits && !request.on_logits)
     return invalid_argument("all_prompt_logits: there is no on_logits to take them");
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > vocab)
+    return invalid_argument(
+        fmt::format("prompt_logprobs: {} is outside [-1, {}]", request.prompt_logprobs, vocab));
   return request.sampling.validate(vocab);
 }
 

@@ -15,6 +15,8 @@
 #include "base/inbox.h"
 #include "engine/admission.h"
 #include "engine/batch.h"
+#include "engine/prompt_scorer.h"
+#include "engine/request_metrics.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -26,14 +28,34 @@ namespace {
 
 // EngineStats that other threads may read while the engine counts.
 struct Counters {
-  std::atomic<int64_t> steps{0}, prompt_tokens{0}, recomputed_tokens{0}, generated_tokens{0}, pages_used{0};
-  std::atomic<int32_t> waiting{0}, running{0};
+  std::atomic<int64_t> submitted{0}, steps{0}, prompt_tokens{0}, recomputed_tokens{0}, preemptions{0},
+      pages_used{0};
+  std::atomic<int32_t> running{0};
 };
 
-struct Arrival {
+// The choices of one request: the first computes the prompt, the others are its forks.
+struct Wanted {
   GenerateRequest request;
   std::shared_ptr<Stream> stream;
 };
+struct Arrival {
+  std::vector<Wanted> choices;
+  int64_t submitted_ns;
+};
+
+// What a further choice asks for: other noise, a guard of its own, and nothing of the prompt.
+GenerateRequest further_choice(const GenerateRequest& first, int32_t index) {
+  GenerateRequest r;
+  r.prompt = first.prompt;
+  r.max_tokens = first.max_tokens;
+  r.sampling = first.sampling;
+  r.sampling.sample_index += uint32_t(index);
+  r.stop_ids = first.stop_ids;
+  r.ignore_eos = first.ignore_eos;
+  if (first.guard != nullptr) r.guard = first.guard->clone();
+  r.notify = first.notify;
+  return r;
+}
 
 // Runs f; what it throws becomes a status. Where the engine meets the exceptions of others: of the backend,
 // of observers and of guards.
@@ -82,12 +104,16 @@ struct Engine::Impl {
         pool(std::move(p)),
         scheduler(limits, pool.get(), placements),
         sampler(backend->row_kernels()),
-        mask_words((size_t(model.graph->vocab) + 31) / 32) {}
+        scorer(backend->row_kernels()),
+        mask_words((size_t(model.graph->vocab) + 31) / 32),
+        metrics(context) {}
 
   bool step();
   bool drain();
+  std::unique_ptr<Sequence> sequence_of(Wanted& wanted, int64_t submitted_ns);
   void commit_row(size_t row, const StepOutputs& outputs);
-  void fail_row(const Row& row, const Status& error);
+  void choose(Sequence& sequence, std::span<const float> logits);
+  void count(StepRecord& record);
   void publish();
   void run();
   void end_all();
@@ -100,10 +126,11 @@ struct Engine::Impl {
   std::unique_ptr<PagePool> pool;
   Scheduler scheduler;
   Sampler sampler;
+  PromptScorer scorer;
   Batch batch;
   std::vector<uint32_t> mask_words;
-  uint64_t arrivals = 0;
   Inbox<Arrival> inbox;
+  RequestMetrics metrics;
   Counters counters;
   std::function<void(const StepRecord&)> trace;
   std::atomic<bool> stopping{false};
@@ -115,7 +142,7 @@ bool Engine::Impl::step() {
   const bool changed = drain();
   const Plan& plan = scheduler.plan();
   if (plan.rows.empty()) {
-    CHECK(scheduler.running().empty() && scheduler.waiting().empty());
+    CHECK(scheduler.empty());
     return changed;
   }
   StepRecord record = describe(plan);
@@ -126,15 +153,15 @@ bool Engine::Impl::step() {
     record.forward_ns = runner.forward_ns();
   });
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    const Status done =
-        ran.ok() ? guarded("the request's sampling, observer or guard", [&] { commit_row(i, outputs); })
-                 : ran;
-    if (!done.ok()) fail_row(plan.rows[i], done);
+    plan.rows[i].sequence->scheduled(started);
+    if (ran.ok()) {
+      commit_row(i, outputs);
+    } else {
+      plan.rows[i].sequence->fail(ran);
+    }
   }
-  record.step = counters.steps++;
-  counters.prompt_tokens += record.prompt_tokens;
-  counters.recomputed_tokens += record.recomputed_tokens;
   record.total_ns = now_ns() - started;
+  count(record);
   if (trace) trace(record);
   publish();
   return true;
@@ -143,20 +170,25 @@ bool Engine::Impl::step() {
 // New requests become sequences, cancelled ones end. True if anything happened.
 bool Engine::Impl::drain() {
   std::vector<Arrival> arrived = inbox.drain();
-  for (Arrival& a : arrived) {
-    scheduler.add(std::make_unique<Sequence>(arrivals++, std::move(a.request), std::move(a.stream),
-                                             KvCache(pool.get(), placements), context));
+  for (Arrival& arrival : arrived) {
+    auto first = sequence_of(arrival.choices[0], arrival.submitted_ns);
+    for (Wanted& further : std::span(arrival.choices).subspan(1))
+      first->add_fork(sequence_of(further, arrival.submitted_ns));
+    scheduler.add(std::move(first));
   }
   bool cancelled = false;
-  const auto look = [&](const std::unique_ptr<Sequence>& sequence) {
-    if (!sequence->cancelled()) return;
-    sequence->finish(FinishReason::kCancelled);
+  scheduler.for_each([&](Sequence& sequence) {
+    if (!sequence.cancelled()) return;
+    sequence.finish(FinishReason::kCancelled);
     cancelled = true;
-  };
-  std::for_each(scheduler.running().begin(), scheduler.running().end(), look);
-  std::for_each(scheduler.waiting().begin(), scheduler.waiting().end(), look);
+  });
   if (cancelled) publish();
   return cancelled || !arrived.empty();
+}
+
+std::unique_ptr<Sequence> Engine::Impl::sequence_of(Wanted& wanted, int64_t submitted_ns) {
+  return std::make_unique<Sequence>(std::move(wanted.request), std::move(wanted.stream), submitted_ns,
+                                    KvCache(pool.get(), placements), context);
 }
 
 // A row that met NaN or infinity ends its own request and no other; its slots were only reserved.
@@ -173,31 +205,45 @@ void Engine::Impl::commit_row(size_t index, const StepOutputs& outputs) {
   const size_t vocab = size_t(model.graph->vocab);
   const auto logits =
       outputs.logits.subspan(size_t(batch.first_logit(index)) * vocab, size_t(row.logits) * vocab);
-  sequence.commit(int32_t(row.tokens.size()), logits);
-  if (!sequence.chooses()) return;
-  Result<Choice> choice = sequence.choose(logits.last(vocab), sampler, mask_words);
-  if (choice.ok()) {
-    sequence.take(std::move(*choice));
-  } else {
-    sequence.fail(choice.status());
+  const Status committed =
+      guarded("the request's observer", [&] { sequence.commit(int32_t(row.tokens.size()), logits, scorer); });
+  if (!committed.ok()) sequence.fail(committed);
+  if (sequence.pending() > 0) return;
+  for (const auto& fork : sequence.forks()) {
+    fork->split_from(sequence);
+    choose(*fork, logits);
   }
+  scheduler.add_next(sequence.release_forks());
+  choose(sequence, logits);
 }
 
-void Engine::Impl::fail_row(const Row& row, const Status& error) {
-  KvCache& cache = row.sequence->cache();
-  cache.truncate(cache.length());
-  row.sequence->fail(error);
+// The next token of a sequence that is to choose one, from the last row of the logits.
+void Engine::Impl::choose(Sequence& sequence, std::span<const float> logits) {
+  if (!sequence.chooses()) return;
+  const Status chosen = guarded("the request's sampling or guard", [&] {
+    Result<Choice> choice = sequence.choose(logits.last(size_t(model.graph->vocab)), sampler, mask_words);
+    if (!choice.ok()) return sequence.fail(choice.status());
+    sequence.take(std::move(*choice));
+  });
+  if (!chosen.ok()) sequence.fail(chosen);
 }
 
 void Engine::Impl::publish() {
-  for (const auto& sequence : scheduler.running())
-    counters.generated_tokens += sequence->publish();
-  for (const auto& sequence : scheduler.waiting())
-    counters.generated_tokens += sequence->publish();
+  scheduler.for_each([&](Sequence& sequence) {
+    const Status told = guarded("notify", [&] { sequence.publish(metrics); });
+    if (!told.ok()) sequence.cancel();
+  });
   scheduler.retire();
   counters.pages_used = pool->total_used();
-  counters.running = int32_t(scheduler.running().size());
-  counters.waiting = int32_t(scheduler.waiting().size());
+  counters.running = scheduler.running();
+}
+
+void Engine::Impl::count(StepRecord& record) {
+  record.step = counters.steps++;
+  counters.prompt_tokens += record.prompt_tokens;
+  counters.recomputed_tokens += record.recomputed_tokens;
+  counters.preemptions += record.preempted;
+  metrics.step(record.tokens);
 }
 
 void Engine::Impl::run() {
@@ -207,10 +253,7 @@ void Engine::Impl::run() {
 
 void Engine::Impl::end_all() {
   drain();
-  for (const auto& sequence : scheduler.running())
-    sequence->finish(FinishReason::kCancelled);
-  for (const auto& sequence : scheduler.waiting())
-    sequence->finish(FinishReason::kCancelled);
+  scheduler.for_each([](Sequence& sequence) { sequence.finish(FinishReason::kCancelled); });
   publish();
 }
 
@@ -259,11 +302,25 @@ Engine::~Engine() {
 }
 
 Result<std::shared_ptr<Stream>> Engine::submit(GenerateRequest request) {
+  ASSIGN_OR_RETURN(std::vector<std::shared_ptr<Stream>> streams, submit(std::move(request), 1));
+  return std::move(streams[0]);
+}
+
+Result<std::vector<std::shared_ptr<Stream>>> Engine::submit(GenerateRequest request, int32_t choices) {
+  if (choices < 1 || choices > kMaxChoices)
+    return invalid_argument(fmt::format("n: {} is not between 1 and {}", choices, kMaxChoices));
   RETURN_IF_ERROR(
       check_request(request, impl_->model.graph->vocab, impl_->context, impl_->model.context_length));
-  auto stream = std::make_shared<Stream>();
-  impl_->inbox.push({std::move(request), stream});
-  return stream;
+  std::vector<std::shared_ptr<Stream>> streams;
+  Arrival arrival{.submitted_ns = now_ns()};
+  for (int32_t i = 0; i < choices; ++i) {
+    streams.push_back(std::make_shared<Stream>());
+    arrival.choices.push_back({i == 0 ? GenerateRequest() : further_choice(request, i), streams.back()});
+  }
+  arrival.choices[0].request = std::move(request);
+  impl_->counters.submitted += choices;
+  impl_->inbox.push(std::move(arrival));
+  return streams;
 }
 
 bool Engine::step() {
@@ -277,16 +334,25 @@ void Engine::start() {
 
 EngineStats Engine::stats() const {
   const Counters& c = impl_->counters;
+  const RequestMetrics& m = impl_->metrics;
+  const int32_t running = c.running;
+  // Read in this order, so that a request that ends meanwhile is not missed among the submitted ones.
+  const int64_t ended = m.requests_ended();
+  const int32_t live = int32_t(c.submitted - ended);
   return {.steps = c.steps,
           .prompt_tokens = c.prompt_tokens,
           .recomputed_tokens = c.recomputed_tokens,
-          .generated_tokens = c.generated_tokens,
-          .waiting = c.waiting,
-          .running = c.running,
+          .generated_tokens = m.generated_tokens(),
+          .preemptions = c.preemptions,
+          .live = live,
+          .running = running,
+          .waiting = std::max(0, live - running),
           .pages_used = c.pages_used,
           .pages_total = impl_->pool->total_pages(),
           .kv_bytes_total = impl_->pool->bytes(),
-          .scratch_bytes = impl_->runner.scratch_bytes()};
+          .scratch_bytes = impl_->runner.scratch_bytes(),
+          .step_tokens = m.step_tokens(),
+          .requests = m.snapshot()};
 }
 
 int32_t Engine::context() const {

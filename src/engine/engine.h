@@ -21,6 +21,7 @@
 namespace invar {
 
 inline constexpr int32_t kMaxBatch = 4096;
+inline constexpr int32_t kMaxChoices = 128;
 
 struct EngineOptions {
   std::string kv = "f16";         // KV codec by name
@@ -55,8 +56,8 @@ class Engine {
   // sampling fields) with a message that names field and numbers. What fits the context fits the pool.
   Result<std::shared_ptr<Stream>> submit(GenerateRequest request);
   // The same for `choices` answers to one prompt, which is computed once: stream i chooses with sample_index
-  // + i and a clone of the guard, and gets the tokens it would get alone. The prompt's scores and logits go
-  // to the first.
+  // + i and a clone of the guard, and gets the tokens it would get alone; notify serves them all. Scores of
+  // the prompt and all logits go to the first.
   Result<std::vector<std::shared_ptr<Stream>>> submit(GenerateRequest request, int32_t choices);
 
   // Runs one step: drain, plan, gather, forward, sample, commit, publish. False when there was nothing to do.

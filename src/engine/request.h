@@ -29,7 +29,8 @@ struct GenerateRequest {
   // none. The first token has no score: its event has logprob 0 and no alternatives.
   int32_t prompt_logprobs = -1;
 
-  // Called on the engine thread after events were put into the stream, once per step; must not block.
+  // Called on the engine thread after events were put into the stream, once per step; must not block. What it
+  // throws cancels the request.
   std::function<void()> notify;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -41,15 +42,21 @@ void Scheduler::admit() {
 // Whether the pages that running sequences still need for their known tokens leave enough for this one's.
 bool Scheduler::fits_now(const Sequence& sequence) const {
   if (running_.empty()) return true;
-  for (size_t g = 0; g < placements_.size(); ++g) {
-    int64_t needed = placements_[g].peak_pages(sequence.length() + 1, limits_.max_step_tokens);
-    for (const auto& other : running_) {
-      const int32_t peak = placements_[g].peak_pages(other->length() + 1, limits_.max_step_tokens);
-      needed += std::max(0, peak - other->cache().pages(int32_t(g)));
-    }
-    if (needed > pool_->available(int32_t(g))) return false;
+  for (int32_t g = 0; g < int32_t(placements_.size()); ++g) {
+    int64_t needed = missing_pages(sequence, g);
+    for (const auto& other : running_)
+      needed += missing_pages(*other, g);
+    if (needed > pool_->available(g)) return false;
   }
   return true;
+}
+
+// What the sequence does not hold yet of the pages for its known tokens and one more, its own copy of a
+// shared tail among them.
+int32_t Scheduler::missing_pages(const Sequence& sequence, int32_t group) const {
+  const KvCache& cache = sequence.cache();
+  const int32_t peak = placements_[size_t(group)].peak_pages(sequence.length() + 1, limits_.max_step_tokens);
+  return std::max(0, peak - cache.pages(group)) + (cache.tail_shared(group) ? 1 : 0);
 }
 
 // The highest number of tokens that every prompt can have at once; short prompts leave theirs to long ones.
@@ -87,9 +94,20 @@ void Scheduler::give(Sequence& sequence, int32_t tokens) {
 
 bool Scheduler::reserve(Sequence& sequence, int32_t tokens) {
   while (!sequence.cache().reserve(tokens)) {
+    if (take_pages_from_waiting()) continue;
     if (running_.back().get() == &sequence) return false;  // nobody younger: it sits this step out
     preempt_youngest();
   }
+  return true;
+}
+
+// From the youngest that has any: a fork that has not run yet.
+bool Scheduler::take_pages_from_waiting() {
+  const auto has_pages = [](const std::unique_ptr<Sequence>& s) { return s->cache().length() > 0; };
+  const auto youngest = std::find_if(waiting_.rbegin(), waiting_.rend(), has_pages);
+  if (youngest == waiting_.rend()) return false;
+  (*youngest)->cache().clear();
+  ++plan_.preempted;
   return true;
 }
 
@@ -108,10 +126,22 @@ void Scheduler::preempt_youngest() {
   ++plan_.preempted;
 }
 
+void Scheduler::add_next(std::vector<std::unique_ptr<Sequence>> forks) {
+  waiting_.insert(waiting_.begin(), std::make_move_iterator(forks.begin()),
+                  std::make_move_iterator(forks.end()));
+}
+
 void Scheduler::retire() {
-  const auto finished = [](const std::unique_ptr<Sequence>& s) { return s->finished(); };
-  std::erase_if(running_, finished);
-  std::erase_if(waiting_, finished);
+  const auto settle = [](auto& sequences) {
+    for (std::unique_ptr<Sequence>& sequence : sequences) {
+      sequence->drop_finished_forks();
+      if (!sequence->finished()) continue;
+      if (auto next = sequence->successor()) sequence = std::move(next);
+    }
+    std::erase_if(sequences, [](const std::unique_ptr<Sequence>& s) { return s->finished(); });
+  };
+  settle(running_);
+  settle(waiting_);
 }
 
 }  // namespace invar

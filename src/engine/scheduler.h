@@ -1,9 +1,10 @@
 #pragma once
 // Scheduler: which sequences take how many tokens in the next step. Engine thread only; knows nothing of
 // tensors. Decode rows first, then prompts share what is left of the budget. When pages run out the youngest
-// running sequence gives its pages back and is computed again later; the oldest one can always go on, so
+// sequence that has any gives them back and is computed again later; the oldest one can always go on, so
 // every sequence ends.
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -35,24 +36,41 @@ class Scheduler {
 
   void add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
   const Plan& plan();
-  // Destroys the finished ones.
+  // Forks that split off: next in line, in their order.
+  void add_next(std::vector<std::unique_ptr<Sequence>> forks);
+  // Destroys the finished ones; of those with forks the next one takes the place.
   void retire();
 
-  // Both in order of arrival; everything running is older than everything waiting.
-  std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
-  const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
+  int32_t running() const { return int32_t(running_.size()); }
+  bool empty() const { return running_.empty() && waiting_.empty(); }
+  // Calls f(Sequence&) for every sequence, running, waiting or fork of another one. f must not add or remove
+  // any.
+  template <class F>
+  void for_each(F f) const {
+    const auto with_forks = [&f](const std::unique_ptr<Sequence>& sequence) {
+      f(*sequence);
+      for (const auto& fork : sequence->forks())
+        f(*fork);
+    };
+    std::for_each(running_.begin(), running_.end(), with_forks);
+    std::for_each(waiting_.begin(), waiting_.end(), with_forks);
+  }
 
  private:
   void admit();
   bool fits_now(const Sequence& sequence) const;
+  int32_t missing_pages(const Sequence& sequence, int32_t group) const;
   int32_t fair_share() const;
   void give(Sequence& sequence, int32_t tokens);
   bool reserve(Sequence& sequence, int32_t tokens);
+  bool take_pages_from_waiting();
   void preempt_youngest();
 
   SchedulerLimits limits_;
   const PagePool* pool_;
   std::span<const KvPlacement> placements_;
+  // By age, the oldest first; everything running is older than everything waiting. A fork is as old as the
+  // moment at which it split off. Of those that wait, new ones have no pages.
   std::vector<std::unique_ptr<Sequence>> running_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
   Plan plan_;

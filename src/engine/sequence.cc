@@ -1,11 +1,9 @@
 #include "engine/sequence.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/clock.h"
 
 namespace invar {
 namespace {
@@ -16,11 +14,11 @@ bool needs_counts(const SamplingParams& p) {
 
 }  // namespace
 
-Sequence::Sequence(uint64_t arrival, GenerateRequest request, std::shared_ptr<Stream> stream, KvCache cache,
-                   int32_t context)
-    : arrival_(arrival),
-      request_(std::move(request)),
+Sequence::Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int64_t submitted_ns,
+                   KvCache cache, int32_t context)
+    : request_(std::move(request)),
       stream_(std::move(stream)),
+      times_{.submitted = submitted_ns},
       cache_(std::move(cache)),
       context_(context),
       prompt_length_(int32_t(request_.prompt.size())),
@@ -35,23 +33,43 @@ Sequence::Sequence(uint64_t arrival, GenerateRequest request, std::shared_ptr<St
 int32_t Sequence::logits_wanted(int32_t tokens) const {
   const int32_t first = cache_.length(), end = first + tokens;
   int32_t wanted = 0;
-  if (request_.all_prompt_logits)
+  if (request_.all_prompt_logits || request_.prompt_logprobs >= 0)
     wanted = std::max(0, std::min(end, prompt_length_) - std::max(first, computed_));
   const bool chooses = end == length() && request_.max_tokens > 0;
   const bool counted = wanted > 0 && end <= prompt_length_;
   return wanted + (chooses && !counted ? 1 : 0);
 }
 
-void Sequence::commit(int32_t tokens, std::span<const float> logits) {
+void Sequence::scheduled(int64_t now_ns) {
+  if (times_.scheduled == 0) times_.scheduled = now_ns;
+}
+
+void Sequence::commit(int32_t tokens, std::span<const float> logits, PromptScorer& scorer) {
   const int32_t wanted = logits_wanted(tokens), end = cache_.length() + tokens;
   cache_.commit(tokens);
-  if (request_.on_logits && wanted > 0) {
-    const size_t vocab = logits.size() / size_t(wanted);
-    for (int32_t i = 0; i < wanted; ++i)
-      request_.on_logits(end - wanted + i, logits.subspan(size_t(i) * vocab, vocab));
-  }
   computed_ = std::max(computed_, end);
-  if (request_.max_tokens == 0 && pending() == 0) finish(FinishReason::kLength);
+  if (wanted > 0) {
+    const size_t vocab = logits.size() / size_t(wanted);
+    for (int32_t i = 0; i < wanted && !finished(); ++i)
+      show(end - wanted + i, logits.subspan(size_t(i) * vocab, vocab), scorer);
+  }
+  end_without_answer();
+}
+
+// To whoever asked for the logits of a position or for the score of the prompt's token that follows it. Each
+// position comes here once, because logits are wanted once.
+void Sequence::show(int32_t position, std::span<const float> logits, PromptScorer& scorer) {
+  if (request_.on_logits) request_.on_logits(position, logits);
+  if (request_.prompt_logprobs < 0 || position >= prompt_length_) return;
+  if (position == 0) events_.push_back({.token = tokens_[0], .of_prompt = true});
+  if (position + 1 >= prompt_length_) return;
+  Result<TokenEvent> event = scorer.score(logits, tokens_[size_t(position) + 1], request_.prompt_logprobs);
+  if (!event.ok()) return fail(event.status());
+  events_.push_back(std::move(*event));
+}
+
+void Sequence::end_without_answer() {
+  if (request_.max_tokens == 0 && chooses()) finish(FinishReason::kLength);
 }
 
 Result<Choice> Sequence::choose(std::span<const float> logits, Sampler& sampler,
@@ -111,14 +129,41 @@ void Sequence::fail(Status error) {
   events_.push_back({.finish = FinishReason::kError, .error = std::move(error)});
 }
 
-int32_t Sequence::publish() {
+void Sequence::publish(RequestMetrics& metrics) {
+  if (events_.empty()) return;
+  const int64_t now = now_ns();
   int32_t tokens = 0;
   for (TokenEvent& event : events_) {
-    tokens += event.token.has_value();
-    stream_->push(std::move(event));
+    event.published_ns = now;
+    tokens += event.token.has_value() && !event.of_prompt;
   }
-  events_.clear();
-  return tokens;
+  if (tokens > 0) metrics.published(times_, tokens, now);
+  if (finished()) metrics.ended(times_, finish_, prompt_length_, generated(), now);
+  stream_->push_all(events_);
+  if (request_.notify) request_.notify();
+}
+
+void Sequence::drop_finished_forks() {
+  std::erase_if(forks_, [](const std::unique_ptr<Sequence>& fork) { return fork->finished(); });
+}
+
+void Sequence::split_from(const Sequence& parent) {
+  cache_ = parent.cache_.fork();
+  computed_ = cache_.length();
+  times_.scheduled = parent.times_.scheduled;
+  end_without_answer();
+}
+
+std::unique_ptr<Sequence> Sequence::successor() {
+  drop_finished_forks();
+  if (forks_.empty()) return nullptr;
+  std::unique_ptr<Sequence> next = std::move(forks_.front());
+  forks_.erase(forks_.begin());
+  if (finish_ != FinishReason::kError) next->cache_ = std::move(cache_);  // a failed step leaves used slots
+  next->computed_ = computed_;
+  next->times_.scheduled = times_.scheduled;
+  next->forks_ = std::move(forks_);
+  return next;
 }
 
 }  // namespace invar

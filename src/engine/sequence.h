@@ -1,15 +1,21 @@
 #pragma once
-// Sequence: one request in flight; everything that belongs to it hangs here and goes when it goes. Owned by
+// Sequence: one answer in flight; everything that belongs to it hangs here and goes when it goes. Owned by
 // the scheduler, engine thread only. Its tokens are known (prompt, chosen, forced) ahead of its cache; a step
 // feeds the next pending ones, and when none is left the logits of the last one choose the next. So prefill,
 // decode, recompute after preemption and forced tokens are the same thing.
+// Further answers to the same prompt are its forks: sequences without pages that it owns until the prompt is
+// computed. Then each gets a fork of the cache, chooses from the same logits and is a sequence like any
+// other.
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "engine/prompt_scorer.h"
 #include "engine/request.h"
+#include "engine/request_metrics.h"
 #include "engine/stream.h"
 #include "kv/kv_cache.h"
 #include "sampling/sampler.h"
@@ -19,11 +25,10 @@ namespace invar {
 
 class Sequence {
  public:
-  // arrival orders sequences by age. context bounds prompt and answer together.
-  Sequence(uint64_t arrival, GenerateRequest request, std::shared_ptr<Stream> stream, KvCache cache,
+  // context bounds prompt and answer together.
+  Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int64_t submitted_ns, KvCache cache,
            int32_t context);
 
-  uint64_t arrival() const { return arrival_; }
   int32_t length() const { return int32_t(tokens_.size()); }
   int32_t prompt_length() const { return prompt_length_; }
   int32_t generated() const { return length() - prompt_length_; }
@@ -34,14 +39,16 @@ class Sequence {
   }
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
+  void cancel() { stream_->cancel(); }
   bool cancelled() const { return stream_->cancelled() || stream_.use_count() == 1; }
   bool finished() const { return finish_ != FinishReason::kNone; }
 
   // Logit rows that a row of the next `tokens` pending ones needs: its last ones.
   int32_t logits_wanted(int32_t tokens) const;
 
+  void scheduled(int64_t now_ns);  // a step has a row of it
   // A step wrote the next `tokens` pending ones. logits: [logits_wanted(tokens), vocab].
-  void commit(int32_t tokens, std::span<const float> logits);
+  void commit(int32_t tokens, std::span<const float> logits, PromptScorer& scorer);
   // True when the cache has caught up and a token is to be chosen from the last logits.
   bool chooses() const { return pending() == 0 && !finished(); }
   Result<Choice> choose(std::span<const float> logits, Sampler& sampler, std::span<uint32_t> mask_scratch);
@@ -50,16 +57,28 @@ class Sequence {
 
   void finish(FinishReason reason);
   void fail(Status error);
-  // Hands the events of this step to the stream; the number of tokens among them.
-  int32_t publish();
+  // Hands the events of this step to the stream and tells the consumer.
+  void publish(RequestMetrics& metrics);
+
+  void add_fork(std::unique_ptr<Sequence> fork) { forks_.push_back(std::move(fork)); }
+  std::span<const std::unique_ptr<Sequence>> forks() const { return forks_; }
+  std::vector<std::unique_ptr<Sequence>> release_forks() { return std::exchange(forks_, {}); }
+  void drop_finished_forks();
+  // The prompt is computed, as that of `parent`, whose pages it shares from now on.
+  void split_from(const Sequence& parent);
+  // Of a sequence that ended before its prompt was computed: its next fork, which goes on with the other
+  // forks and, unless a step failed, with its pages. nullptr = there is none.
+  std::unique_ptr<Sequence> successor();
 
  private:
   bool stops_at(int32_t token) const;
   void append(int32_t token);
+  void show(int32_t position, std::span<const float> logits, PromptScorer& scorer);
+  void end_without_answer();
 
-  uint64_t arrival_;
   GenerateRequest request_;
   std::shared_ptr<Stream> stream_;
+  RequestTimes times_;
   KvCache cache_;
   int32_t context_;
   int32_t prompt_length_;
@@ -70,6 +89,7 @@ class Sequence {
   TokenCounts counts_;
   std::vector<TokenEvent> events_;
   FinishReason finish_ = FinishReason::kNone;
+  std::vector<std::unique_ptr<Sequence>> forks_;
 };
 
 }  // namespace invar

@@ -2,6 +2,8 @@
 // Plain snapshots of what the engine did: no pointers into it.
 
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 namespace invar {
 
@@ -23,17 +25,42 @@ struct StepRecord {
   bool mixed() const { return decode_rows > 0 && prompt_rows > 0; }
 };
 
+struct HistogramStats {
+  std::vector<double> bounds;   // upper bounds, ascending; a value equal to a bound lies below it
+  std::vector<int64_t> counts;  // [bounds + 1]: per bucket, not cumulative; the last one is above all bounds
+  double sum = 0;
+  int64_t count() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
+};
+
+// Requests that ended; every choice of a request with several counts as one. Times in seconds. A request is
+// queued from submit() until a step computes the first token of its prompt.
+struct RequestStats {
+  int64_t stopped = 0, reached_length = 0, cancelled = 0, failed = 0;  // by finish reason
+  HistogramStats queue_s;
+  HistogramStats prefill_s;  // first scheduled to first token
+  HistogramStats decode_s;   // first token to last token
+  HistogramStats end_to_end_s;
+  HistogramStats prompt_tokens, generated_tokens;
+  // Of every request, while it runs.
+  HistogramStats time_to_first_token_s;
+  HistogramStats inter_token_s;  // between the events of one step and of the next that had any
+};
+
 struct EngineStats {
   int64_t steps = 0;
-  int64_t prompt_tokens = 0;  // each position once
+  int64_t prompt_tokens = 0;  // computed, each position once
   int64_t recomputed_tokens = 0;
   int64_t generated_tokens = 0;
-  int32_t waiting = 0;
-  int32_t running = 0;
+  int64_t preemptions = 0;
+  int32_t live = 0;     // submitted and not ended
+  int32_t running = 0;  // of these, those that take part in steps
+  int32_t waiting = 0;  // the others
   int64_t pages_used = 0;
   int64_t pages_total = 0;
   uint64_t kv_bytes_total = 0;
   uint64_t scratch_bytes = 0;
+  HistogramStats step_tokens;  // of all rows of a step
+  RequestStats requests;
 };
 
 }  // namespace invar

@@ -1,11 +1,11 @@
 #pragma once
 // Stream: the tokens of one request on their way out. Single producer (engine thread), single consumer.
-// Dropping the consumer's handle, or cancel(), makes the engine free the request within one step.
+// Dropping the consumer's handle, or cancel(), makes the engine free the request within one step. The two
+// sides hand each other the same two arrays, so that a stream in flow allocates nothing.
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -40,15 +40,21 @@ class Stream {
   std::optional<TokenEvent> try_next();
   void cancel() { cancelled_.store(true, std::memory_order_release); }
 
-  // Producer (engine thread).
+  // Producer (engine thread). Takes all events, in order; leaves an empty vector with room for later ones.
+  void push_all(std::vector<TokenEvent>& events);
   void push(TokenEvent event);
   bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
 
  private:
+  // The next event that the consumer has taken over, if any is left.
+  std::optional<TokenEvent> next_taken();
+
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<TokenEvent> events_;
+  std::vector<TokenEvent> events_;  // under the mutex
+  std::vector<TokenEvent> taken_;   // the consumer's own
+  size_t next_ = 0;                 // in taken_
 };
 
 }  // namespace invar

@@ -11,11 +11,9 @@ KvCache::KvCache(PagePool* pool, std::span<const KvPlacement> placements)
   CHECK(int32_t(placements.size()) == pool->classes());
 }
 
-PageRef* KvCache::shared_tail(int32_t group) {
+bool KvCache::tail_shared(int32_t group) const {
   const Slot at = slot_of(group, length_);
-  if (at.slot == 0 || at.page >= int32_t(groups_[group].pages.size())) return nullptr;
-  PageRef& tail = groups_[group].pages[at.page];
-  return tail.shared() ? &tail : nullptr;
+  return at.slot != 0 && at.page < pages(group) && groups_[group].pages[at.page].shared();
 }
 
 bool KvCache::reserve(int32_t tokens) {
@@ -24,12 +22,15 @@ bool KvCache::reserve(int32_t tokens) {
   const int32_t end = length_ + tokens;
   for (int32_t g = 0; g < groups(); ++g) {
     const int32_t fresh = placements_[g].pages_for(end) - groups_[g].end();
-    const int32_t copies = shared_tail(g) != nullptr ? 1 : 0;
+    const int32_t copies = tail_shared(g) ? 1 : 0;
     if (std::max(fresh, 0) + copies > pool_->available(g)) return false;
   }
   for (int32_t g = 0; g < groups(); ++g) {
-    if (PageRef* tail = shared_tail(g)) *tail = pool_->take_copy(*tail);
     Group& group = groups_[g];
+    if (tail_shared(g)) {
+      PageRef& tail = group.pages[slot_of(g, length_).page];
+      tail = pool_->take_copy(tail);
+    }
     while (group.end() < placements_[g].pages_for(end)) {
       group.pages.push_back(pool_->take(g));
       CHECK(group.pages.back());

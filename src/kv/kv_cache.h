@@ -23,6 +23,8 @@ class KvCache {
   int32_t reserved() const { return reserved_; }  // writable: [length, reserved)
   int32_t groups() const { return int32_t(groups_.size()); }
   int32_t pages(int32_t group) const { return int32_t(groups_[group].pages.size()); }
+  // Whether the next position lies in a page that someone else holds too, so that reserve() takes a copy.
+  bool tail_shared(int32_t group) const;
 
   // Makes positions [length, length + tokens) writable in every group, or changes nothing and returns false.
   bool reserve(int32_t tokens);
@@ -62,8 +64,6 @@ class KvCache {
     const int32_t per_page = placements_[group].page_tokens;
     return {position / per_page - groups_[group].base, position % per_page};
   }
-  // The page that reserve() must copy before writing position length_, or nullptr.
-  PageRef* shared_tail(int32_t group);
   void drop_tail(int32_t position);
   void expire();
 
