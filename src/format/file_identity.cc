@@ -1,7 +1,6 @@
 #include "format/file_identity.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -12,11 +11,10 @@ namespace invar {
 std::string file_identity(const MappedFile& file, size_t header_bytes) {
   constexpr size_t kSamples = 64, kSampleBytes = 4096;
   const std::span<const std::byte> bytes = file.bytes();
-  struct stat info = {};
-  stat(file.path().c_str(), &info);
   const size_t head = std::min(header_bytes, bytes.size()), rest = bytes.size() - head;
-  std::string text = fmt::format("{} {} {} {:016x}", bytes.size(), info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-                                 hash64(bytes.first(head)));
+  constexpr int64_t kSecond = 1'000'000'000;
+  std::string text = fmt::format("{} {} {} {:016x}", bytes.size(), file.modified_ns() / kSecond,
+                                 file.modified_ns() % kSecond, hash64(bytes.first(head)));
   if (rest <= kSamples * kSampleBytes) {
     text += fmt::format(" {:016x}", hash64(bytes.subspan(head)));
   } else {

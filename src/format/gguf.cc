@@ -7,7 +7,7 @@
 #include <limits>
 #include <unordered_set>
 
-#include "format/quote_name.h"
+#include "base/quote.h"
 
 namespace invar {
 namespace {
@@ -93,7 +93,7 @@ Status check_name(std::string_view name, const char* what) {
     return corrupt(fmt::format("a {} has {} bytes, more than {}", what, name.size(), kMaxName));
   for (const char c : name)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
-      return corrupt(fmt::format("{} {} holds control characters", what, quote_name(name)));
+      return corrupt(fmt::format("{} {} holds control characters", what, quote(name)));
   return {};
 }
 
@@ -144,7 +144,7 @@ Status skip_elements(Reader& in, GgufType element, uint64_t count, int depth, co
 Status read_entry(Reader& in, std::span<const std::byte> file, GgufEntry* entry) {
   RETURN_IF_ERROR(in.string("a metadata key", &entry->key));
   RETURN_IF_ERROR(check_name(entry->key, "metadata key"));
-  const std::string what = "metadata " + quote_name(entry->key);
+  const std::string what = "metadata " + quote(entry->key);
   uint32_t type = 0;
   RETURN_IF_ERROR(in.number(what, &type));
   RETURN_IF_ERROR(check_type(type, what));
@@ -180,7 +180,7 @@ Status read_tensor(Reader& in, TensorInfo* info) {
   GgufTensor& tensor = info->tensor;
   RETURN_IF_ERROR(in.string("a tensor name", &tensor.name));
   RETURN_IF_ERROR(check_name(tensor.name, "tensor name"));
-  const std::string what = "tensor " + quote_name(tensor.name);
+  const std::string what = "tensor " + quote(tensor.name);
   uint32_t dims = 0;
   RETURN_IF_ERROR(in.number(what, &dims));
   if (dims < 1 || dims > kMaxDims)
@@ -216,12 +216,12 @@ Status place(std::vector<TensorInfo>& infos, std::span<const std::byte> data, ui
   for (TensorInfo& info : infos) {
     const std::string_view name = info.tensor.name;
     if (info.offset % alignment != 0)
-      return corrupt(fmt::format("tensor {} lies at offset {}, no multiple of the alignment {}",
-                                 quote_name(name), info.offset, alignment));
+      return corrupt(fmt::format("tensor {} lies at offset {}, no multiple of the alignment {}", quote(name),
+                                 info.offset, alignment));
     if (info.offset > data.size() || info.bytes > data.size() - info.offset)
       return corrupt(
           fmt::format("tensor {} ends beyond the file: {} bytes at offset {} of {}; the file is truncated",
-                      quote_name(name), info.bytes, info.offset, data.size()));
+                      quote(name), info.bytes, info.offset, data.size()));
     info.tensor.data = data.subspan(info.offset, info.bytes);
   }
   std::vector<const TensorInfo*> order;
@@ -232,8 +232,8 @@ Status place(std::vector<TensorInfo>& infos, std::span<const std::byte> data, ui
             [](const TensorInfo* a, const TensorInfo* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < order.size(); ++i)
     if (order[i]->offset < order[i - 1]->offset + order[i - 1]->bytes)
-      return corrupt(fmt::format("tensors {} and {} overlap", quote_name(order[i - 1]->tensor.name),
-                                 quote_name(order[i]->tensor.name)));
+      return corrupt(fmt::format("tensors {} and {} overlap", quote(order[i - 1]->tensor.name),
+                                 quote(order[i]->tensor.name)));
   return {};
 }
 
@@ -300,7 +300,7 @@ std::string type_text(const GgufEntry& e) {
 }
 
 Status wrong_type(const std::string& label, const GgufEntry& e, const char* wanted) {
-  return corrupt(fmt::format("{}: metadata {} should be {}, but is {}{}", label, quote_name(e.key), wanted,
+  return corrupt(fmt::format("{}: metadata {} should be {}, but is {}{}", label, quote(e.key), wanted,
                              type_text(e), e.type == GgufType::kArray ? "" : " or out of range"));
 }
 
@@ -332,7 +332,7 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const std::str
       GgufEntry entry;
       RETURN_IF_ERROR(read_entry(in, file, &entry));
       if (!out.by_key_.emplace(entry.key, out.entries_.size()).second)
-        return corrupt(fmt::format("metadata key {} occurs twice", quote_name(entry.key)));
+        return corrupt(fmt::format("metadata key {} occurs twice", quote(entry.key)));
       out.entries_.push_back(entry);
     }
     if (const GgufEntry* e = out.find("general.alignment"); e != nullptr) {
@@ -348,7 +348,7 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const std::str
       TensorInfo info;
       RETURN_IF_ERROR(read_tensor(in, &info));
       if (!names.insert(info.tensor.name).second)
-        return corrupt(fmt::format("tensor {} occurs twice", quote_name(info.tensor.name)));
+        return corrupt(fmt::format("tensor {} occurs twice", quote(info.tensor.name)));
       infos.push_back(std::move(info));
     }
     const uint64_t header = (in.at() + out.alignment_ - 1) / out.alignment_ * out.alignment_;
@@ -438,7 +438,7 @@ Result<std::optional<std::vector<int64_t>>> GgufFile::get_ints(std::string_view 
   std::vector<int64_t> values(e->count);
   for (uint64_t i = 0; i < e->count; ++i)
     if (!load_int(e->element, e->bytes.data() + i * fixed_size(e->element), &values[i]))
-      return corrupt(fmt::format("{}: metadata {} holds an integer beyond 2^63", label_, quote_name(e->key)));
+      return corrupt(fmt::format("{}: metadata {} holds an integer beyond 2^63", label_, quote(e->key)));
   return std::optional(std::move(values));
 }
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "base/quote.h"
 #include "format/json_value.h"
-#include "format/quote_name.h"
 
 namespace invar {
 
@@ -37,7 +37,7 @@ const JsonValue* HfConfig::find(std::string_view key) const {
 
 Status HfConfig::wrong_type(std::string_view key, const char* wanted, const JsonValue& value) const {
   return corrupt(
-      fmt::format("{}: {} should be {}, but is {}", label_, quote_name(key), wanted, value.type_name()));
+      fmt::format("{}: {} should be {}, but is {}", label_, quote(key), wanted, value.type_name()));
 }
 
 bool HfConfig::has(std::string_view key) const {

@@ -8,9 +8,10 @@
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "base/quote.h"
+#include "base/utf8.h"
 #include "format/file_identity.h"
 #include "format/hf_config.h"
-#include "format/quote_name.h"
 #include "format/safetensors.h"
 
 namespace invar {
@@ -24,7 +25,8 @@ Result<std::string> read_text(const std::string& path) {
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
   if (file.bytes().size() > kMaxSideFile)
     return corrupt(fmt::format("{} has {} bytes, more than {}", path, file.bytes().size(), kMaxSideFile));
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  return std::string(path.ends_with(".json") ? without_bom(text) : text);
 }
 
 class HfSource : public ModelSource {
@@ -53,7 +55,7 @@ class HfSource : public ModelSource {
   const HfConfig* config() const override { return &config_; }
   Result<std::string> side_file(const std::string& name) const override {
     if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..")
-      return invalid_argument(fmt::format("{} is no name of a side file", quote_name(name)));
+      return invalid_argument(fmt::format("{} is no name of a side file", quote(name)));
     return read_text(folder_ + "/" + name);
   }
   std::string identity() const override {

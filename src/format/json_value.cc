@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "format/quote_name.h"
+#include "base/quote.h"
 
 namespace invar {
 namespace {
@@ -37,7 +37,7 @@ class Builder {
   bool on_key_part(json::string_view s, size_t, json::error_code&) { return gather(s); }
   bool on_key(json::string_view s, size_t, json::error_code& ec) {
     gather(s);
-    if (!keys_.back().insert(text_).second) return fail("key " + quote_name(text_) + " occurs twice", ec);
+    if (!keys_.back().insert(text_).second) return fail("key " + quote(text_) + " occurs twice", ec);
     auto& object = std::get<JsonValue::Object>(open_.back()->data);
     object.push_back({std::exchange(text_, {}), JsonValue()});
     return true;
@@ -54,7 +54,7 @@ class Builder {
   }
   bool on_uint64(uint64_t, json::string_view s, json::error_code& ec) {
     gather(s);
-    return fail("integer " + quote_name(text_) + " does not fit into 64 bits", ec);
+    return fail("integer " + quote(text_) + " does not fit into 64 bits", ec);
   }
   bool on_double(double, json::string_view s, json::error_code& ec) {
     gather(s);
@@ -62,7 +62,7 @@ class Builder {
     double value = 0;  // the parser's own value may be off by its last bit
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size())
-      return fail("number " + quote_name(text) + " is out of range", ec);
+      return fail("number " + quote(text) + " is out of range", ec);
     return put(value, ec) != nullptr;
   }
   bool on_bool(bool value, json::error_code& ec) { return put(value, ec) != nullptr; }

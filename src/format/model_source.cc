@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/quote.h"
 #include "format/gguf_source.h"
 #include "format/hf_source.h"
-#include "format/quote_name.h"
 
 namespace invar {
 
@@ -34,7 +34,7 @@ Status ModelSource::set_tensors(std::vector<SourceTensor> tensors) {
   tensors_ = std::move(tensors);
   for (size_t i = 0; i < tensors_.size(); ++i)
     if (!by_name_.emplace(tensors_[i].name, i).second)
-      return corrupt(fmt::format("{}: two tensors stand for {}", path(), quote_name(tensors_[i].name)));
+      return corrupt(fmt::format("{}: two tensors stand for {}", path(), quote(tensors_[i].name)));
   return {};
 }
 

@@ -11,8 +11,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/quote.h"
 #include "base/thread_pool.h"
-#include "format/quote_name.h"
 #include "tensor/numerics_version.h"
 
 namespace invar {
@@ -141,7 +141,7 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
     const Status status = packer.pack(entries[i], out);
     if (!status.ok())
       return status.with_context(
-          fmt::format("{}: tensor {}", source.path(), quote_name(entries[i].source->stored_name)));
+          fmt::format("{}: tensor {}", source.path(), quote(entries[i].source->stored_name)));
   }
   if (weights->file_) weights->file_->publish();
   return weights;

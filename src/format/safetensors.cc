@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/quote.h"
 #include "format/json_value.h"
-#include "format/quote_name.h"
 
 namespace invar {
 namespace {
@@ -18,7 +18,7 @@ constexpr size_t kMaxDims = 8;
 // A tensor's entry: {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}.
 Status read_entry(const std::string& name, const JsonValue& entry, std::span<const std::byte> data,
                   SafetensorsTensor* out) {
-  const std::string what = "tensor " + quote_name(name);
+  const std::string what = "tensor " + quote(name);
   const JsonValue *dtype = entry.find("dtype"), *shape = entry.find("shape"),
                   *offsets = entry.find("data_offsets");
   const auto* type_name = dtype ? std::get_if<std::string>(&dtype->data) : nullptr;
@@ -29,7 +29,7 @@ Status read_entry(const std::string& name, const JsonValue& entry, std::span<con
   out->name = name;
   out->type = weight_type_by_name(*type_name);
   if (out->type == nullptr || out->type->block != 1)
-    return unsupported(fmt::format("{} has unknown dtype {}", what, quote_name(*type_name)));
+    return unsupported(fmt::format("{} has unknown dtype {}", what, quote(*type_name)));
 
   if (dims->size() > kMaxDims) return corrupt(fmt::format("{} has {} dimensions", what, dims->size()));
   uint64_t bytes = static_cast<uint64_t>(out->type->block_bytes);
@@ -65,8 +65,8 @@ Status check_overlaps(const std::vector<SafetensorsTensor>& tensors) {
             [](const auto* a, const auto* b) { return a->data.data() < b->data.data(); });
   for (size_t i = 1; i < order.size(); ++i)
     if (order[i]->data.data() < order[i - 1]->data.data() + order[i - 1]->data.size())
-      return corrupt(fmt::format("tensors {} and {} overlap", quote_name(order[i - 1]->name),
-                                 quote_name(order[i]->name)));
+      return corrupt(
+          fmt::format("tensors {} and {} overlap", quote(order[i - 1]->name), quote(order[i]->name)));
   return {};
 }
 

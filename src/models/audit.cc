@@ -4,7 +4,7 @@
 
 #include <unordered_set>
 
-#include "format/quote_name.h"
+#include "base/quote.h"
 
 namespace invar {
 namespace {
@@ -23,7 +23,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 Status check(const Weight& weight, const SourceTensor& tensor) {
   std::vector<int64_t> wanted = {weight.rows};
   if (weight.kind == Weight::Kind::kMatrix) wanted.push_back(weight.cols);
-  const std::string name = quote_name(tensor.stored_name);
+  const std::string name = quote(tensor.stored_name);
   if (tensor.shape != wanted)
     return corrupt(fmt::format("tensor {} is {}, but the configuration wants {}", name,
                                shape_text(tensor.shape), shape_text(wanted)));
@@ -48,7 +48,7 @@ Result<Audit> audit_tensors(const ModelSource& source, const ModelConfig& config
     if (tensor == nullptr)
       return corrupt(
           fmt::format("{}: tensor {} is missing; the file is incomplete or of another architecture",
-                      source.path(), quote_name(weight.name)));
+                      source.path(), quote(weight.name)));
     const Status status = check(weight, *tensor);
     if (!status.ok()) return status.with_context(source.path());
     audit.tensors.push_back(tensor);
@@ -64,7 +64,7 @@ Result<Audit> audit_tensors(const ModelSource& source, const ModelConfig& config
       return unsupported(
           fmt::format("{}: tensor {} has no place in this architecture; the model has a part that this "
                       "version does not know",
-                      source.path(), quote_name(tensor.stored_name)));
+                      source.path(), quote(tensor.stored_name)));
     }
   }
   return audit;

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "format/quote_name.h"
+#include "base/quote.h"
 #include "models/family.h"
 
 namespace invar {
@@ -39,7 +39,7 @@ Result<const Family*> find_family(const ModelSource& source) {
   const char* key = source.kind() == SourceKind::kGguf ? "general.architecture" : "model_type of config.json";
   if (wanted.empty()) return corrupt(fmt::format("{}: {} is missing or not a string", source.path(), key));
   return unsupported(
-      fmt::format("{}: {} is {}; this version supports {}", source.path(), key, quote_name(wanted), known));
+      fmt::format("{}: {} is {}; this version supports {}", source.path(), key, quote(wanted), known));
 }
 
 }  // namespace invar

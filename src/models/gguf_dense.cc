@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "base/quote.h"
 #include "format/gguf.h"
-#include "format/quote_name.h"
 #include "models/dense_config.h"
 #include "models/dense_keys.h"
 #include "models/rope_scaling.h"
@@ -71,7 +71,7 @@ Status refuse_unsupported(const Keys& keys) {
   ASSIGN_OR_RETURN(const auto parallel, keys.file().get_bool(keys.key("use_parallel_residual")));
   if (parallel.value_or(false)) return refuse(keys.key("use_parallel_residual"));
   ASSIGN_OR_RETURN(const auto type, keys.file().get_string("general.type"));
-  if (type.value_or("model") != "model") return refuse("general.type " + quote_name(*type));
+  if (type.value_or("model") != "model") return refuse("general.type " + quote(*type));
   ASSIGN_OR_RETURN(const auto parts, keys.file().get_int("split.count"));
   if (parts.value_or(1) > 1)
     return unsupported(fmt::format("the model is split over {} files; merge them into one", *parts));
@@ -93,7 +93,7 @@ Result<RopeScaling> parse_scaling(const Keys& keys) {
     s.rule = RopeRule::kLinear;
     return s;
   }
-  if (rule != "yarn") return refuse(fmt::format("{} {}", keys.key("rope.scaling.type"), quote_name(rule)));
+  if (rule != "yarn") return refuse(fmt::format("{} {}", keys.key("rope.scaling.type"), quote(rule)));
   s.rule = RopeRule::kYarn;
   ASSIGN_OR_RETURN(const auto context, keys.uniform("rope.scaling.original_context_length"));
   if (!context) return corrupt(keys.key("rope.scaling.original_context_length") + " is missing");

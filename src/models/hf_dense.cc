@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/quote.h"
 #include "format/hf_config.h"
-#include "format/quote_name.h"
 #include "models/dense_config.h"
 #include "models/dense_keys.h"
 #include "models/rope_scaling.h"
@@ -33,7 +33,7 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules, int64_t la
   if (c.has("quantization_config")) {
     std::string method = "unknown";
     RETURN_IF_ERROR(optional_into(c.get_string("quantization_config.quant_method"), &method));
-    return refuse("quantization_config (" + method + ")",
+    return refuse("quantization_config (" + printable(method, 100) + ")",
                   "use the F32, F16 or BF16 original, or a GGUF file");
   }
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok"}) {
@@ -58,13 +58,13 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules, int64_t la
   }
   std::string activation = "silu";
   RETURN_IF_ERROR(optional_into(c.get_string("hidden_act"), &activation));
-  if (activation != "silu") return refuse("hidden_act " + quote_name(activation));
+  if (activation != "silu") return refuse("hidden_act " + quote(activation));
 
   // A window is active where a layer uses it; a switch or the layer types may say that none does.
   std::vector<std::string> types;
   RETURN_IF_ERROR(optional_into(c.get_strings("layer_types"), &types));
   for (const std::string& type : types)
-    if (type != "full_attention") return refuse(fmt::format("layer type {}", quote_name(type)));
+    if (type != "full_attention") return refuse(fmt::format("layer type {}", quote(type)));
   int64_t window = 0;
   bool used = !rules.window_switch;
   RETURN_IF_ERROR(optional_into(c.get_int("sliding_window"), &window));
@@ -74,6 +74,22 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules, int64_t la
     RETURN_IF_ERROR(optional_into(c.get_int("max_window_layers"), &first));
     if (first < layers) return refuse(fmt::format("an active sliding window (sliding_window = {})", window));
   }
+  return {};
+}
+
+// A number or a list. -1 stands for none in some files.
+Status check_token_ids(const HfConfig& c, const char* key, int32_t vocab) {
+  if (!c.has(key)) return {};
+  std::vector<int64_t> ids;
+  if (const auto one = c.get_int(key); one.ok()) {
+    ids.push_back(**one);
+  } else {
+    RETURN_IF_ERROR(optional_into(c.get_ints(key), &ids));
+  }
+  for (const int64_t id : ids)
+    if (id < -1 || id >= vocab)
+      return corrupt(
+          fmt::format("config.json: {} {} is outside the vocabulary of {} (vocab_size)", key, id, vocab));
   return {};
 }
 
@@ -118,7 +134,7 @@ Result<RopeScaling> parse_scaling(const HfConfig& c, const std::string& where, i
     ASSIGN_OR_RETURN(s.mscale_all_dim, number("mscale_all_dim"));
     return s;
   }
-  return refuse(fmt::format("{} of type {}", where, quote_name(type)),
+  return refuse(fmt::format("{} of type {}", where, quote(type)),
                 "default, linear, llama3 and yarn are supported");
 }
 
@@ -144,6 +160,8 @@ Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& 
   RETURN_IF_ERROR(size("num_hidden_layers", kMaxLayers, &out.layers));
   RETURN_IF_ERROR(refuse_unsupported(c, rules, out.layers));
   RETURN_IF_ERROR(size("vocab_size", kMaxVocab, &out.vocab));
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    RETURN_IF_ERROR(check_token_ids(c, key, out.vocab));
   RETURN_IF_ERROR(size("hidden_size", kMaxWidth, &out.hidden));
   RETURN_IF_ERROR(size("intermediate_size", kMaxWidth, &out.ffn));
   RETURN_IF_ERROR(size("num_attention_heads", kMaxHeads, &out.heads));

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/quote.h"
 #include "format/gguf.h"
 #include "format/packed_weights.h"
 #include "models/audit.h"
@@ -24,12 +25,7 @@ namespace {
 std::string display_name(const ModelSource& source) {
   if (source.gguf() != nullptr) {
     const auto name = source.gguf()->get_string("general.name");
-    if (name.ok() && name->has_value() && !(*name)->empty()) {
-      std::string shown(**name);
-      for (char& c : shown)  // it goes to terminals
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-      return shown;
-    }
+    if (name.ok() && name->has_value() && !(*name)->empty()) return printable(**name, 100);
   }
   return std::filesystem::path(source.path()).filename().string();
 }

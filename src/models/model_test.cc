@@ -272,6 +272,18 @@ TEST(ModelRefusal, keys_of_wrong_type_or_size_are_named) {
               HasSubstr("epsilon"));
   EXPECT_THAT(error_with("llama-untied", "\"rope_theta\": 10000.0", "\"rope_theta\": -5"),
               HasSubstr("rope_theta"));
+  const auto eos = [](const std::string& value) {
+    return error_with("llama-untied", "\"eos_token_id\": 477", "\"eos_token_id\": " + value);
+  };
+  EXPECT_THAT(eos("480"), testing::AllOf(HasSubstr("config.json"),
+                                         HasSubstr("eos_token_id 480 is outside the vocabulary of 480")));
+  EXPECT_THAT(eos("[477, 4294967296]"), HasSubstr("eos_token_id 4294967296 is outside"));
+  EXPECT_THAT(eos("-2"), HasSubstr("eos_token_id -2 is outside"));
+  EXPECT_THAT(eos("\"</s>\""), HasSubstr("\"eos_token_id\" should be"));
+  for (const char* fine : {"479", "[0, 477]", "null", "-1", "[]"})
+    EXPECT_EQ(eos(fine), "ok") << fine;
+  EXPECT_THAT(error_with("llama-untied", "\"bos_token_id\": 473", "\"bos_token_id\": 1000"),
+              HasSubstr("bos_token_id 1000"));
   EXPECT_THAT(error_with("smollm3-nope", "\"no_rope_layers\": [\n  1,", "\"no_rope_layers\": ["),
               HasSubstr("no_rope_layers has 4"));
 }
