@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "text/tokenizer.h"
 
@@ -24,14 +25,16 @@ class Detokenizer {
 
   Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Options options);
 
-  // Appends to `out` what the id makes certain. Ids without a token give nothing.
-  void push(int32_t id, std::string& out);
+  // Appends to `out` what the id makes certain. Ids without a token give nothing. `widths`, where given, gets
+  // one number for each byte of shown tokens whose fate is certain now, oldest first: the bytes of `out` that
+  // stand for it. 1: itself, 0: none, 3: U+FFFD for it and the bytes with 0 behind it.
+  void push(int32_t id, std::string& out, std::vector<uint8_t>* widths = nullptr);
   // The end of the stream: appends what is left. The stream then starts afresh, in the middle of a text.
-  void finish(std::string& out);
+  void finish(std::string& out, std::vector<uint8_t>* widths = nullptr);
 
  private:
-  void push_byte(uint8_t byte, std::string& out);
-  void drop_pending(std::string& out);
+  void push_byte(uint8_t byte, std::string& out, std::vector<uint8_t>* widths);
+  void drop_pending(std::string& out, std::vector<uint8_t>* widths);
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_control_;
