@@ -1,54 +1,36 @@
 #include "cli/text_setup.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json.hpp>
-#include <ctime>
 #include <limits>
+#include <utility>
 
 #include "format/gguf.h"
 #include "format/hf_config.h"
+#include "text/gguf_vocab.h"
+#include "text/hf_config.h"
+#include "text/prompt.h"
 
 namespace invar {
 namespace {
 
-using text::ChatTemplate;
-using text::ChatTemplateOptions;
 using text::NamedTemplate;
+using text::TextModelParts;
 using text::Tokenizer;
-
-// What a source kind contributes besides the tokenizer.
-struct Templates {
-  std::vector<NamedTemplate> templates;
-  ChatTemplateOptions options;
-};
-
-void compile_templates(const Templates& t, TextSetup& setup) {
-  if (t.templates.empty()) {
-    setup.template_error = not_found("the model has no chat template; use --raw");
-    return;
-  }
-  auto compiled = ChatTemplate::compile(std::span(t.templates), t.options);
-  if (compiled.ok())
-    setup.chat_template = std::move(*compiled);
-  else
-    setup.template_error = compiled.status().with_context("the model's chat template");
-}
-
-void add_stop_id(TextSetup& setup, int64_t id) {
-  if (id >= 0 && id <= std::numeric_limits<int32_t>::max()) setup.stop_ids.push_back(int32_t(id));
-}
 
 // ---- GGUF
 
-Result<Templates> gguf_templates(const GgufFile& file, const std::vector<std::string_view>& tokens) {
-  Templates t;
+Status add_gguf_templates(const GgufFile& file, const std::vector<std::string_view>& tokens,
+                          TextModelParts& parts) {
   ASSIGN_OR_RETURN(const auto main_template, file.get_string("tokenizer.chat_template"));
-  if (main_template) t.templates.push_back({"default", std::string(*main_template)});
+  if (main_template) parts.templates.push_back({"default", std::string(*main_template)});
   ASSIGN_OR_RETURN(const auto names, file.get_strings("tokenizer.chat_templates"));
   if (names) {
     for (const std::string_view name : *names) {
       ASSIGN_OR_RETURN(const auto source, file.get_string("tokenizer.chat_template." + std::string(name)));
-      if (source && name != "default") t.templates.push_back({std::string(name), std::string(*source)});
+      if (source && name != "default") parts.templates.push_back({std::string(name), std::string(*source)});
     }
   }
   constexpr std::pair<const char*, const char*> kSpecial[] = {
@@ -58,12 +40,13 @@ Result<Templates> gguf_templates(const GgufFile& file, const std::vector<std::st
       {"tokenizer.ggml.padding_token_id", "pad_token"}};
   for (const auto& [key, name] : kSpecial) {
     ASSIGN_OR_RETURN(const auto id, file.get_u32(key));
-    if (id && *id < tokens.size()) t.options.special_tokens.emplace_back(name, std::string(tokens[*id]));
+    if (id && *id < tokens.size())
+      parts.template_options.special_tokens.emplace_back(name, std::string(tokens[*id]));
   }
-  return t;
+  return {};
 }
 
-Result<TextSetup> set_up_gguf(const GgufFile& file) {
+Result<TextModelParts> gguf_parts(const GgufFile& file) {
   text::GgufVocab vocab;
   ASSIGN_OR_RETURN(const auto model, file.get_string("tokenizer.ggml.model"));
   if (!model) return not_found("tokenizer.ggml.model is missing: the file has no tokenizer");
@@ -99,11 +82,10 @@ Result<TextSetup> set_up_gguf(const GgufFile& file) {
   ASSIGN_OR_RETURN(vocab.eot, file.get_u32("tokenizer.ggml.eot_token_id"));
   ASSIGN_OR_RETURN(vocab.eom, file.get_u32("tokenizer.ggml.eom_token_id"));
 
-  TextSetup setup;
-  ASSIGN_OR_RETURN(setup.tokenizer, Tokenizer::from_gguf(vocab));
-  ASSIGN_OR_RETURN(const Templates templates, gguf_templates(file, vocab.tokens));
-  compile_templates(templates, setup);
-  return setup;
+  TextModelParts parts;
+  ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::from_gguf(vocab));
+  RETURN_IF_ERROR(add_gguf_templates(file, vocab.tokens, parts));
+  return parts;
 }
 
 // ---- Hugging Face
@@ -115,79 +97,78 @@ Result<std::string> optional_side_file(const ModelSource& source, const char* na
   return text;
 }
 
-// eos_token_id is a number or a list.
-Status add_eos_ids(const HfConfig& config, TextSetup& setup) {
+// Rows of the embedding; no limit when the source has none (audits say so).
+int64_t embedding_rows(const ModelSource& source) {
+  const SourceTensor* table = source.find("model.embed_tokens.weight");
+  return table == nullptr || table->shape.size() != 2 ? std::numeric_limits<int32_t>::max() : table->shape[0];
+}
+
+// eos_token_id is a number or a list; -1 stands for none in some files.
+Status add_eos_ids(const HfConfig& config, const char* label, int64_t rows, TextModelParts& parts) {
   if (!config.has("eos_token_id")) return {};
+  std::vector<int64_t> ids;
   if (const auto one = config.get_int("eos_token_id"); one.ok()) {
-    add_stop_id(setup, **one);
-    return {};
+    ids.push_back(**one);
+  } else {
+    ASSIGN_OR_RETURN(const auto list, config.get_ints("eos_token_id"));
+    ids = *list;
   }
-  ASSIGN_OR_RETURN(const auto list, config.get_ints("eos_token_id"));
-  for (const int64_t id : *list)
-    add_stop_id(setup, id);
+  for (const int64_t id : ids) {
+    if (id < -1 || id >= rows)
+      return corrupt(
+          fmt::format("{}: eos_token_id {} is outside the {} embedding rows of the model", label, id, rows));
+  }
+  parts.stop_ids.insert(parts.stop_ids.end(), ids.begin(), ids.end());
   return {};
 }
 
-Result<TextSetup> set_up_hugging_face(const ModelSource& source) {
+Result<TextModelParts> hugging_face_parts(const ModelSource& source) {
   ASSIGN_OR_RETURN(const std::string tokenizer, source.side_file("tokenizer.json"));
   ASSIGN_OR_RETURN(const std::string config, optional_side_file(source, "tokenizer_config.json"));
-  TextSetup setup;
-  ASSIGN_OR_RETURN(setup.tokenizer, Tokenizer::from_json(tokenizer, config));
+  TextModelParts parts;
+  ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::from_json(tokenizer, config));
 
   ASSIGN_OR_RETURN(text::HfTokenizerConfig parsed, text::parse_hf_tokenizer_config(config));
-  Templates t{std::move(parsed.chat_templates), {std::move(parsed.special_tokens)}};
+  parts.templates = std::move(parsed.chat_templates);
+  parts.template_options.special_tokens = std::move(parsed.special_tokens);
   // Newer checkpoints keep the template in a file of its own, which then counts.
   ASSIGN_OR_RETURN(std::string jinja, optional_side_file(source, "chat_template.jinja"));
   if (!jinja.empty()) {
-    std::erase_if(t.templates, [](const NamedTemplate& n) { return n.name == "default"; });
-    t.templates.push_back({"default", std::move(jinja)});
+    std::erase_if(parts.templates, [](const NamedTemplate& n) { return n.name == "default"; });
+    parts.templates.push_back({"default", std::move(jinja)});
   }
-  compile_templates(t, setup);
 
   ASSIGN_OR_RETURN(const std::string generation, optional_side_file(source, "generation_config.json"));
   if (!generation.empty()) {
     ASSIGN_OR_RETURN(const HfConfig g, HfConfig::parse(generation, "generation_config.json"));
-    RETURN_IF_ERROR(add_eos_ids(g, setup));
+    RETURN_IF_ERROR(add_eos_ids(g, "generation_config.json", embedding_rows(source), parts));
   }
-  if (source.config() != nullptr) RETURN_IF_ERROR(add_eos_ids(*source.config(), setup));
-  return setup;
+  if (source.config() != nullptr)
+    RETURN_IF_ERROR(add_eos_ids(*source.config(), "config.json", embedding_rows(source), parts));
+  return parts;
 }
 
 }  // namespace
 
-Result<TextSetup> set_up_text(const ModelSource& source) {
-  auto setup = source.gguf() ? set_up_gguf(*source.gguf()) : set_up_hugging_face(source);
-  if (!setup.ok()) return setup.status().with_context(source.path());
-  std::vector<int32_t>& ids = setup->stop_ids;
-  const auto from_tokenizer = setup->tokenizer->stop_ids();
-  ids.insert(ids.end(), from_tokenizer.begin(), from_tokenizer.end());
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return setup;
+Result<text::TextModel> set_up_text(const ModelSource& source, const TextSetupOptions& options) {
+  auto parts = source.gguf() ? gguf_parts(*source.gguf()) : hugging_face_parts(source);
+  if (!parts.ok()) return parts.status().with_context(source.path());
+  if (const Status fits = parts->tokenizer->check_rows(embedding_rows(source)); !fits.ok())
+    return fits.with_context(source.path());
+  parts->vocab = options.vocab;
+  if (!options.chat_template.empty()) parts->templates = {{"default", options.chat_template}};
+  return text::make_text_model(std::move(*parts));
 }
 
-Result<std::vector<int32_t>> encode_chat(const TextSetup& setup, const std::vector<ChatMessage>& messages) {
-  if (!setup.chat_template) return setup.template_error;
+Result<std::vector<int32_t>> encode_chat(const text::TextModel& model,
+                                         const std::vector<ChatMessage>& messages) {
   boost::json::array list;
   for (const ChatMessage& m : messages)
     list.push_back(boost::json::object{{"role", m.role}, {"content", m.content}});
   const boost::json::object context = {{"messages", std::move(list)}, {"add_generation_prompt", true}};
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  ASSIGN_OR_RETURN(const text::Rendered prompt,
-                   setup.chat_template->render(boost::json::serialize(context), now + local.tm_gmtoff));
-  ASSIGN_OR_RETURN(std::vector<int32_t> ids, setup.tokenizer->encode(prompt.text, text::Special::kParse));
-  if (setup.tokenizer->add_bos() && (ids.empty() || ids.front() != setup.tokenizer->bos()))
-    ids.insert(ids.begin(), setup.tokenizer->bos());
-  return ids;
-}
-
-Result<std::vector<int32_t>> encode_raw(const TextSetup& setup, std::string_view text) {
-  ASSIGN_OR_RETURN(std::vector<int32_t> ids, setup.tokenizer->encode(text, text::Special::kParse));
-  const auto prefix = setup.tokenizer->prefix();
-  ids.insert(ids.begin(), prefix.begin(), prefix.end());
-  return ids;
+  ASSIGN_OR_RETURN(text::Prompt prompt,
+                   text::chat_prompt(model, boost::json::serialize(context), text::template_clock()));
+  return std::move(prompt.ids);
 }
 
 }  // namespace invar

@@ -1,43 +1,36 @@
 #pragma once
-// TextSetup: tokenizer, chat template and stop ids of a model, from GGUF metadata or the side files of a
-// Hugging Face folder. The one place where format/ and text/ meet. Immutable after set_up_text, shared by all
-// threads. Errors name the key or file.
+// Fills text::TextModel: tokenizer, chat template and stop ids of a model, from GGUF metadata or the side
+// files of a Hugging Face folder. The one place where format/ and text/ meet. Errors name the key or file.
 
 #include <cstdint>
-#include <memory>
+#include <limits>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "format/model_source.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/text_model.h"
 
 namespace invar {
 
-struct TextSetup {
-  std::shared_ptr<const text::Tokenizer> tokenizer;
-  // Null when the model has none, or has one that does not compile: template_error then says which.
-  std::shared_ptr<const text::ChatTemplate> chat_template;
-  Status template_error;
-  // Every id that ends an answer: the tokenizer's and those of the generation settings, ascending.
-  std::vector<int32_t> stop_ids;
-};
+using TextSetup = text::TextModel;
 
-Result<TextSetup> set_up_text(const ModelSource& source);
+struct TextSetupOptions {
+  int32_t vocab = std::numeric_limits<int32_t>::max();  // rows of the output layer
+  std::string chat_template;                            // replaces the model's own; "" = none given
+};
+Result<text::TextModel> set_up_text(const ModelSource& source, const TextSetupOptions& options = {});
 
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant"
   std::string content;
 };
 
-// The prompt that asks for the next assistant message. A BOS token that the tokenizer adds to every prompt is
-// added unless the template wrote it.
-Result<std::vector<int32_t>> encode_chat(const TextSetup& setup, const std::vector<ChatMessage>& messages);
+// The prompt that asks for the next assistant message (text/prompt.h).
+Result<std::vector<int32_t>> encode_chat(const text::TextModel& model,
+                                         const std::vector<ChatMessage>& messages);
 
-// Text without a template, with the tokens that the tokenizer puts in front of a prompt.
-Result<std::vector<int32_t>> encode_raw(const TextSetup& setup, std::string_view text);
+using text::encode_raw;
 
 }  // namespace invar

@@ -3,6 +3,7 @@
 // once by the command line from whichever file format; immutable and shared by all threads.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,18 +11,36 @@
 
 #include "base/status.h"
 #include "text/chat_template.h"
+#include "text/control_spellings.h"
+#include "text/hf_config.h"
 #include "text/tokenizer.h"
 
 namespace invar::text {
 
 struct TextModel {
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat_template;  // nullptr: template_error says why
+  std::shared_ptr<const ControlSpellings> control;  // of the tokenizer
+  // Null when the model has none, or has one that does not compile: template_error then says which.
+  std::shared_ptr<const ChatTemplate> chat_template;
   Status template_error;
-  std::vector<int32_t> stop_ids;  // ascending, of the output layer
+  // Every id that ends an answer: the tokenizer's and those of the generation settings; ascending, without
+  // those that the output layer does not have.
+  std::vector<int32_t> stop_ids;
 };
 
-// A prompt that no template wrote: text with special tokens parsed, prefix() in front.
+// What a model file says about its text.
+struct TextModelParts {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<NamedTemplate> templates;
+  ChatTemplateOptions template_options;
+  std::vector<int64_t> stop_ids;                        // besides the tokenizer's own
+  int32_t vocab = std::numeric_limits<int32_t>::max();  // rows of the output layer
+};
+TextModel make_text_model(TextModelParts parts);
+
+// A prompt that no template wrote (the run command's --raw, /v1/completions): the tokenizer's prefix, then
+// the text, in which the spelling of a control token is that token. Who may send such prompts may send any
+// token.
 Result<std::vector<int32_t>> encode_raw(const TextModel& model, std::string_view text);
 
 }  // namespace invar::text
