@@ -21,8 +21,14 @@ function(invar_add_isa_set spec out_line out_target)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_compile_definitions(${target} PRIVATE
     INVAR_ISA=${id} INVAR_ISA_NAME="${name}" INVAR_ISA_HEADER="kernels/cpu/isa/${header}.h")
-  # Optimized in every build type: inlining is what keeps weak symbols out.
-  target_compile_options(${target} PRIVATE ${flags} -O3 -Wno-psabi
+  # Optimized in every build type: inlining is what keeps weak symbols out. Sanitizers make the optimizer take
+  # minutes for one file; without it they see the same accesses.
+  if(INVAR_SANITIZE)
+    set(level -O0)
+  else()
+    set(level -O3)
+  endif()
+  target_compile_options(${target} PRIVATE ${flags} ${level} -Wno-psabi
     $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)
   set(${out_line} "ISA_SET(${id}, \"${name}\", \"${features}\")\n" PARENT_SCOPE)
   set(${out_target} ${target} PARENT_SCOPE)
