@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+
+#include <boost/asio/post.hpp>
+
+#include "base/clock.h"
+#include "server/connection.h"
+
+namespace invar::server {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+
+}  // namespace
+
+void Waker::notify() {
+  if (pending.exchange(true, std::memory_order_acq_rel)) return;
+  boost::asio::post(loop->io, [self = shared_from_this()] {
+    // Before looking, so that news which come while we look make a new visit.
+    self->pending.store(false, std::memory_order_release);
+    if (const auto c = self->connection.lock()) c->on_news(self->serial);
+  });
+}
+
+void Connection::on_outcome(uint64_t serial, api::Outcome outcome) {
+  if (phase_ != Phase::kHandling || work_->serial != serial) return;  // it is dropped here
+  if (auto* response = std::get_if<api::Response>(&outcome)) return answer(std::move(*response));
+  work_->exchange = std::move(std::get<std::unique_ptr<api::Exchange>>(outcome));
+  phase_ = Phase::kAnswering;
+  if (work_->exchange->streaming()) start_stream();
+  advance();
+}
+
+void Connection::on_news(uint64_t serial) {
+  if (phase_ == Phase::kAnswering && work_->serial == serial) advance();
+}
+
+void Connection::advance() {
+  if (phase_ != Phase::kAnswering) return;
+  std::string& frames = context_.frames;
+  frames.clear();
+  const bool last = work_->exchange->advance(frames);
+  if (last && work_->exchange->broken()) {
+    // Scripted: what a client sees when the server dies. The frames before that are not lost in a reset.
+    if (work_->streaming) send_frames(frames, false);
+    return close("broken");
+  }
+  if (work_->streaming) {
+    if (last || !frames.empty()) send_frames(frames, last);
+  } else if (last) {
+    answer(work_->exchange->response());
+  }
+}
+
+void Connection::answer(api::Response response) {
+  Work& work = *work_;
+  work.record.status = response.status;
+  // Nothing more will come from a client that has ended its side, but what it sent before is still answered.
+  work.close = work.close || context_.draining || (eof_ && input_.empty());
+  work.fields.emplace_back("x-request-id", work.record.id);
+  ResponseHead head;
+  head.status = response.status;
+  head.content_type = response.content_type;
+  if (response.status != 204) head.content_length = response.body.size();
+  head.close = work.close;
+  head.more[0] = &response.headers;
+  head.more[1] = &work.fields;
+  std::string& out = output();
+  append_head(out, head);
+  if (!work.head_only) out += response.body;
+  if (work.logged)
+    context_.request_log->answer(work.record, work.start_ns, response.content_type, response.body);
+  set_phase(Phase::kWriting, 0);
+  flush();
+}
+
+void Connection::start_stream() {
+  Work& work = *work_;
+  work.streaming = true;
+  work.fin_deadline = 0;
+  work.record.status = 200;
+  // HTTP/1.0 knows no chunks: the end of the connection is the end of the stream.
+  const bool chunked = work.parser.head().minor_version >= 1;
+  work.close = work.close || context_.draining || !chunked;
+  work.fields.emplace_back("Cache-Control", "no-cache");
+  work.fields.emplace_back("X-Accel-Buffering", "no");
+  work.fields.emplace_back("x-request-id", work.record.id);
+  ResponseHead head;
+  head.content_type = "text/event-stream; charset=utf-8";
+  head.chunked = chunked;
+  head.close = work.close;
+  head.more[0] = &work.fields;
+  append_head(output(), head);
+  if (work.logged) context_.request_log->answer(work.record, work.start_ns, head.content_type, "");
+  const int64_t ping_ms = context_.options.deadlines.ping_ms;
+  if (ping_ms > 0) work.ping_at = now_ns() + ping_ms * kMillisecond;
+  flush();
+  if (phase_ == Phase::kAnswering) watch_timer();
+}
+
+void Connection::send_frames(std::string_view frames, bool last) {
+  Work& work = *work_;
+  const bool chunked = work.parser.head().minor_version >= 1;
+  std::string& out = output();
+  if (chunked) {
+    append_chunk(out, frames);
+    if (last) out += kLastChunk;
+  } else {
+    out += frames;
+  }
+  if (work.logged) context_.request_log->data(work.record, work.start_ns, frames);
+  const int64_t ping_ms = context_.options.deadlines.ping_ms;
+  if (ping_ms > 0) work.ping_at = now_ns() + ping_ms * kMillisecond;
+  if (last) phase_ = Phase::kWriting;
+  flush();
+  if (unsent() > context_.options.limits.pending_stream_bytes) {
+    context_.counters.slow_readers++;
+    abort("slow reader");
+  }
+}
+
+// What runs out of time is told so where that is still possible.
+void Connection::fail_at_deadline() {
+  Work& work = *work_;
+  work.close = true;
+  work.record.outcome = "deadline";
+  if (phase_ == Phase::kHead || phase_ == Phase::kBody) {
+    return refuse_request({408, "the request did not arrive in time", "", "request_timeout"});
+  }
+  const std::string message = fmt::format("the request took longer than {:.1f} s",
+                                          double(context_.options.deadlines.request_ms) / 1000);
+  if (!work.streaming) {
+    work.exchange = nullptr;
+    return refuse_request({504, message, "", "request_timeout"});
+  }
+  const std::string frame = work.exchange->error_frame({Code::kUnavailable, message});
+  work.record.facts = work.exchange->facts();
+  work.exchange = nullptr;
+  send_frames(frame, true);
+}
+
+void Connection::finish_request() {
+  const bool close_after = work_->close;
+  end_work("done");
+  if (close_after) return linger();
+  set_phase(Phase::kHead, context_.options.deadlines.idle_ms);
+  if (context_.draining) return linger();
+  pump({});
+}
+
+// The request is over, however it ended: count it, tell about it, and free what it holds.
+void Connection::end_work(const char* outcome) {
+  if (work_ == nullptr) return;
+  const std::unique_ptr<Work> work = std::move(work_);
+  RequestRecord& record = work->record;
+  if (work->exchange != nullptr) record.facts = work->exchange->facts();
+  if (record.facts.first_token_ns > 0)
+    record.ttft_ms = double(record.facts.first_token_ns - work->start_ns) * 1e-6;
+  if (record.outcome.empty()) record.outcome = outcome;
+  if (record.status == 0 && phase_ != Phase::kHead) record.status = 499;
+  record.ms = double(now_ns() - work->start_ns) * 1e-6;
+  if (record.facts.choices > 0 && !context_.service.model_names.empty()) {
+    record.model = context_.service.model_names.front();
+  }
+  context_.body_bytes -= work->body_bytes;
+  context_.counters.requests_open--;
+  context_.counters.count(record);
+  if (work->logged) context_.request_log->end(record);
+  const bool quiet = work->built_in != BuiltIn::kNone && record.status == 200 && !context_.options.log_probes;
+  if (!quiet) context_.access.write(record);
+}
+
+}  // namespace invar::server
