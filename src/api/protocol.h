@@ -58,6 +58,9 @@ class Exchange {
   // The last frame of a stream that the server ends itself (say at its deadline), before it drops this.
   virtual std::string error_frame(const Status& why) = 0;
   virtual ExchangeFacts facts() const = 0;
+  // After advance() was true: the connection is to be cut off without an end, as by a crash. Only scripted
+  // answers ask for it.
+  virtual bool broken() const { return false; }
 };
 
 using Outcome = std::variant<Response, std::unique_ptr<Exchange>>;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "engine/request.h"
 #include "engine/stream.h"
+#include "sampling/params.h"
 #include "text/text_model.h"
 
 namespace invar::api {
@@ -29,7 +30,10 @@ struct Service {
   // Of receipts. fingerprint: digest of the three before it.
   std::string model_digest, numerics, kv, fingerprint;
 
-  int32_t max_choices = 16;  // `n`, `best_of`, and prompts of one completions request
+  SamplingParams sampling_defaults;  // of fields that a request leaves out; the model's own where it has some
+
+  int32_t max_choices = 16;  // `n` and `best_of`
+  int32_t max_prompts = 64;  // of one completions request
 
   // Engine::submit: `choices` streams over one prompt.
   std::function<Result<std::vector<std::shared_ptr<Stream>>>(GenerateRequest request, int32_t choices)>

@@ -1,0 +1,247 @@
+#include "api/sampling_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <random>
+
+#include "api/json_text.h"
+#include "base/quote.h"
+
+namespace invar::api {
+namespace {
+
+constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+void read_float(const Fields& fields, std::string_view key, double min, double max, float* out) {
+  double x = 0;
+  if (fields.number(key, min, max, &x)) *out = float(x);
+}
+
+void read_temperature(const Fields& fields, SamplingParams* params) {
+  read_float(fields, "temperature", 0, 2, &params->temperature);
+  // Too small to divide by. Clients write it where they are not allowed to write 0.
+  if (params->temperature < kMinTemperature) params->temperature = 0;
+}
+
+void read_top_p(const Fields& fields, SamplingParams* params) {
+  double x = 0;
+  if (!fields.number("top_p", 0, 1, &x)) return;
+  // 0 keeps the most likely token, as any number below its probability does.
+  params->top_p = std::max(float(x), std::numeric_limits<float>::min());
+}
+
+void read_top_k(const Fields& fields, SamplingParams* params) {
+  int64_t k = 0;
+  if (fields.integer("top_k", -1, kMaxInt32, &k)) params->top_k = int32_t(std::max<int64_t>(k, 0));
+}
+
+void read_repetition_penalty(const Fields& fields, SamplingParams* params) {
+  float given[2] = {0, 0};
+  const char* const keys[2] = {"repetition_penalty", "repeat_penalty"};
+  for (int i = 0; i < 2; ++i) {
+    read_float(fields, keys[i], 0, 10, &given[i]);
+    if (!fields.has(keys[i])) continue;
+    if (given[i] < std::numeric_limits<float>::min()) fields.fail(keys[i], "must be above 0; 1 turns it off");
+    params->repetition_penalty = given[i];
+  }
+  if (fields.has(keys[0]) && fields.has(keys[1]) && given[0] != given[1])
+    fields.fail(keys[1], "contradicts repetition_penalty; send one of the two");
+}
+
+void read_logit_bias(const Fields& fields, int32_t vocab, SamplingParams* params) {
+  const json::object* biases = fields.object("logit_bias");
+  if (biases == nullptr) return;
+  const Path path = fields.at("logit_bias");
+  if (biases->size() > kMaxLogitBias)
+    fields.fail("logit_bias",
+                fmt::format("has {} entries; at most {} are allowed", biases->size(), kMaxLogitBias));
+  for (const auto& [key, value] : *biases) {
+    int32_t id = -1;
+    const char* end = key.data() + key.size();
+    const auto [at, error] = std::from_chars(key.data(), end, id);
+    if (error != std::errc() || at != end || id < 0 || id >= vocab) {
+      fields.fail("logit_bias", fmt::format("{} is not a token id; the model has the ids 0 to {}",
+                                            quote({key.data(), key.size()}), vocab - 1));
+      return;
+    }
+    double bias = 0;
+    if (value.is_null() ||
+        !read_number(value, {&path, {key.data(), key.size()}}, fields.sink(), -100, 100, &bias))
+      continue;
+    // "7" and "07" are one id: the last one counts, as for equal keys.
+    auto& list = params->logit_bias;
+    std::erase_if(list, [id](const auto& entry) { return entry.first == id; });
+    list.emplace_back(id, float(bias));
+  }
+}
+
+uint64_t random_seed() {
+  std::random_device device;
+  // JavaScript reads numbers up to 2^53 exactly.
+  return (uint64_t{device()} << 32 | device()) & ((uint64_t{1} << 53) - 1);
+}
+
+void read_seed(const Fields& fields, GenerationFields* out) {
+  const json::value* value = fields.find("seed");
+  if (value == nullptr) {
+    out->sampling.seed = random_seed();
+    out->seed = fmt::format("{}", out->sampling.seed);
+    return;
+  }
+  if (value->is_uint64()) {
+    out->sampling.seed = value->get_uint64();
+    out->seed = fmt::format("{}", out->sampling.seed);
+    return;
+  }
+  int64_t seed = 0;
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min(), kMax = std::numeric_limits<int64_t>::max();
+  if (!value->is_number() || (value->is_double() && value->get_double() != int64_t(0) &&
+                              !(value->get_double() > -9.3e18 && value->get_double() < 9.3e18))) {
+    fields.fail("seed", "must be an integer of 64 bits");
+    return;
+  }
+  if (!read_integer(*value, fields.at("seed"), fields.sink(), kMin, kMax, &seed)) return;
+  out->sampling.seed = uint64_t(seed);  // negative: two's complement
+  out->seed = fmt::format("{}", seed);
+}
+
+void read_stop_string(const json::value& value, const Path& path, ErrorSink& sink,
+                      std::vector<std::string>* out) {
+  std::string_view text;
+  if (!read_string(value, path, sink, &text)) return;
+  if (text.empty()) return sink.fail(path, "is empty");
+  if (text.size() > kMaxStopStringBytes)
+    return sink.fail(path,
+                     fmt::format("has {} bytes; at most {} are allowed", text.size(), kMaxStopStringBytes));
+  if (std::find(out->begin(), out->end(), text) == out->end()) out->emplace_back(text);
+}
+
+void read_stop(const Fields& fields, std::vector<std::string>* out) {
+  const json::value* value = fields.find("stop");
+  if (value == nullptr) return;
+  const Path path = fields.at("stop");
+  if (value->is_string()) return read_stop_string(*value, path, fields.sink(), out);
+  if (!value->is_array())
+    return fields.fail(
+        "stop", fmt::format("must be a string or an array of strings, not {}", json_type_name(*value)));
+  const json::array& list = value->get_array();
+  if (list.size() > kMaxStopStrings)
+    return fields.fail("stop",
+                       fmt::format("has {} strings; at most {} are allowed", list.size(), kMaxStopStrings));
+  for (size_t i = 0; i < list.size(); ++i)
+    read_stop_string(list[i], {&path, i}, fields.sink(), out);
+}
+
+void read_stop_ids(const Fields& fields, int32_t vocab, std::vector<int32_t>* out) {
+  const json::array* list = fields.array("stop_token_ids");
+  if (list == nullptr) return;
+  const Path path = fields.at("stop_token_ids");
+  if (list->size() > kMaxStopIds)
+    return fields.fail("stop_token_ids",
+                       fmt::format("has {} ids; at most {} are allowed", list->size(), kMaxStopIds));
+  for (size_t i = 0; i < list->size(); ++i) {
+    int32_t id = 0;
+    if (read_token_id((*list)[i], {&path, i}, fields.sink(), vocab, &id)) out->push_back(id);
+  }
+}
+
+void read_max_tokens(const Fields& fields, int64_t min, int64_t* out) {
+  // The newer name counts when both are there.
+  fields.integer("max_tokens", min, kMaxInt32, out);
+  fields.integer("max_completion_tokens", min, kMaxInt32, out);
+}
+
+void read_stream(const Fields& fields, GenerationFields* out) {
+  fields.boolean("stream", &out->stream);
+  const json::object* options = fields.object("stream_options");
+  if (options == nullptr) return;
+  if (!out->stream) return fields.fail("stream_options", "is only allowed together with \"stream\": true");
+  const Path path = fields.at("stream_options");
+  Fields(*options, path, fields.sink()).boolean("include_usage", &out->include_usage);
+}
+
+}  // namespace
+
+bool read_token_id(const json::value& value, const Path& path, ErrorSink& sink, int32_t vocab, int32_t* out) {
+  int64_t id = 0;
+  if (!value.is_int64() && !value.is_uint64()) {
+    sink.fail(path, fmt::format("must be a token id, not {}", json_type_name(value)));
+    return false;
+  }
+  if (value.is_uint64() || value.get_int64() < 0 || value.get_int64() >= vocab) {
+    std::string shown;
+    append_json(shown, value);
+    sink.fail(path, fmt::format("{} is not a token id; the model has the ids 0 to {}", shown, vocab - 1));
+    return false;
+  }
+  id = value.get_int64();
+  *out = int32_t(id);
+  return true;
+}
+
+GenerationFields read_generation_fields(const Fields& fields, const Service& service,
+                                        int64_t min_max_tokens) {
+  GenerationFields out;
+  out.sampling = service.sampling_defaults;
+  read_temperature(fields, &out.sampling);
+  read_top_p(fields, &out.sampling);
+  read_top_k(fields, &out.sampling);
+  read_float(fields, "min_p", 0, 1, &out.sampling.min_p);
+  read_float(fields, "presence_penalty", -2, 2, &out.sampling.presence_penalty);
+  read_float(fields, "frequency_penalty", -2, 2, &out.sampling.frequency_penalty);
+  read_repetition_penalty(fields, &out.sampling);
+  read_logit_bias(fields, service.vocab, &out.sampling);
+  read_seed(fields, &out);
+  read_max_tokens(fields, min_max_tokens, &out.max_tokens);
+  read_stop(fields, &out.stop);
+  read_stop_ids(fields, service.vocab, &out.stop_ids);
+  fields.boolean("ignore_eos", &out.ignore_eos);
+  int64_t n = 1;
+  if (fields.integer("n", 1, service.max_choices, &n)) out.n = int32_t(n);
+  read_stream(fields, &out);
+  return out;
+}
+
+void check_model(const Fields& fields, const Service& service) {
+  std::string_view model;
+  if (!fields.string("model", &model) || service.accept_any_model) return;
+  if (std::find(service.model_names.begin(), service.model_names.end(), model) != service.model_names.end())
+    return;
+  std::string names;
+  for (const std::string& name : service.model_names)
+    names += (names.empty() ? "" : ", ") + name;
+  fields.sink().fail_with({404, fmt::format("the model {} does not exist; served: {}", quote(model), names),
+                           "model", "model_not_found"});
+}
+
+void refuse_unsupported(const Fields& fields) {
+  if (const json::object* format = fields.object("response_format")) {
+    const Path path = fields.at("response_format");
+    std::string_view type;
+    if (Fields(*format, path, fields.sink()).required_string("type", &type) && type != "text")
+      fields.sink().fail({&path, "type"},
+                         fmt::format("{} is not supported by this server yet; only \"text\" is", quote(type)),
+                         "unsupported_value");
+  }
+  for (const char* key : {"grammar", "json_schema", "structured_outputs", "guided_json", "guided_regex",
+                          "guided_choice", "guided_grammar", "web_search_options", "audio"}) {
+    if (fields.has(key)) fields.fail(key, "is not supported by this server yet", "unsupported_parameter");
+  }
+  if (const json::array* kinds = fields.array("modalities")) {
+    const Path path = fields.at("modalities");
+    for (size_t i = 0; i < kinds->size(); ++i) {
+      std::string_view kind;
+      if (read_string((*kinds)[i], {&path, i}, fields.sink(), &kind) && kind != "text")
+        fields.sink().fail({&path, i}, fmt::format("the served model answers in text, not {}", quote(kind)),
+                           "unsupported_value");
+    }
+  }
+  if (fields.has("chat_template"))
+    fields.fail("chat_template", "a request may not bring its own template; the server has --chat-template",
+                "unsupported_parameter");
+}
+
+}  // namespace invar::api
