@@ -35,6 +35,7 @@ class GgufSource : public ModelSource {
   Result<std::string> side_file(const std::string& name) const override {
     return not_found(fmt::format("{}: a GGUF file has no side file {}", path(), name));
   }
+  std::vector<std::string> files() const override { return {path()}; }
   std::string identity() const override { return file_identity(map_, file_.header_bytes()); }
   void drop_tensor_pages(std::span<const std::byte> part) const override {
     map_.drop(static_cast<size_t>(part.data() - map_.bytes().data()), part.size());

@@ -58,6 +58,16 @@ class HfSource : public ModelSource {
       return invalid_argument(fmt::format("{} is no name of a side file", quote(name)));
     return read_text(folder_ + "/" + name);
   }
+  std::vector<std::string> files() const override {
+    std::vector<std::string> there;
+    for (const char* name : {"config.json", "generation_config.json", "tokenizer.json",
+                             "tokenizer_config.json", "chat_template.jinja"}) {
+      std::error_code ec;
+      if (fs::exists(folder_ + "/" + name, ec)) there.push_back(folder_ + "/" + name);
+    }
+    there.push_back(map_.path());
+    return there;
+  }
   std::string identity() const override {
     return hex(sha256(file_identity(map_, header_bytes_) + " " + config_text_));
   }

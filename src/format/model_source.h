@@ -51,6 +51,9 @@ class ModelSource {
   // Text of a side file (tokenizer.json, ...) of a Hugging Face folder; kNotFound elsewhere.
   virtual Result<std::string> side_file(const std::string& name) const = 0;
 
+  // Paths of the files that answers depend on, those that there are.
+  virtual std::vector<std::string> files() const = 0;
+
   // Identity of the source for cache keys: size, mtime, header and sampled content.
   virtual std::string identity() const = 0;
   // Lets bytes of a tensor leave the resident set; they stay readable. The second form: of all tensors.
