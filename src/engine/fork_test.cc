@@ -358,7 +358,9 @@ void expect_choices_equal_alone(uint32_t seed, int32_t window, Seen* seen) {
     for (size_t i = 0; i < r.got.size(); ++i) {
       SCOPED_TRACE(testing::Message() << "choice " << i << " of " << r.got.size());
       Answer& got = r.got[i];
-      if (r.streams[i] != nullptr) EXPECT_TRUE(collect(*r.streams[i], &got)) << "did not end";
+      if (r.streams[i] != nullptr) {
+        EXPECT_TRUE(collect(*r.streams[i], &got)) << "did not end";
+      }
       if (!r.dropped[i]) {
         expect_same(got, r.alone[i]);
         continue;
