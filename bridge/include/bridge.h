@@ -1,6 +1,7 @@
 // C ABI of the Rust static library `bridge`: tokenizers and chat templates.
 // Functions that return int32_t give 0, or one of the negative codes below with the message in iv_last_error() of the
-// same thread; their outputs are then untouched. No panic crosses. Handles are immutable and may be used from any thread.
+// same thread; their outputs are then untouched. No panic crosses, or prints anything (the first call silences the
+// process's panic printer). Handles are immutable and may be used from any thread.
 // iv_text is (pointer, length), not terminated, borrowed for the call. iv_buffer is owned by the caller once filled.
 #pragma once
 #include <stddef.h>
@@ -20,8 +21,6 @@ typedef struct { uint8_t* data; size_t len, capacity; } iv_buffer;
 typedef struct iv_tokenizer iv_tokenizer;
 typedef struct iv_template iv_template;
 
-// Silences the panic printer of the process; call once at start.
-void iv_init(void);
 // Copies at most `capacity` bytes of this thread's last message; returns its full length.
 size_t iv_last_error(uint8_t* out, size_t capacity);
 void iv_buffer_free(iv_buffer*);

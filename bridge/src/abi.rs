@@ -5,6 +5,7 @@ use crate::json::Json;
 use crate::render::{self, Request};
 use crate::template::Template;
 use crate::tokenizer::Tokenizer;
+use crate::tokenizer_file;
 use crate::{export, input, with_last_error, Outcome};
 
 #[repr(C)]
@@ -72,11 +73,6 @@ pub unsafe extern "C" fn iv_last_error(out: *mut u8, capacity: usize) -> usize {
 }
 
 #[no_mangle]
-pub extern "C" fn iv_init() {
-    std::panic::set_hook(Box::new(|_| {}));
-}
-
-#[no_mangle]
 pub extern "C" fn iv_test_panic() -> i32 {
     export(|| panic!("deliberate"))
 }
@@ -122,15 +118,7 @@ pub unsafe extern "C" fn iv_tokenizer_from_gguf(
 #[no_mangle]
 pub unsafe extern "C" fn iv_tokenizer_from_json(json: IvText, out: *mut *const Tokenizer) -> i32 {
     export(|| {
-        let mut tokenizer =
-            tokenizers::Tokenizer::from_bytes(json.bytes()).map_err(|e| format!("tokenizer.json: {e}"))?;
-        // Ids are a function of the text alone: no dropout, nothing padded or cut to a length the file chose.
-        if matches!(tokenizer.get_model(), tokenizers::ModelWrapper::BPE(bpe) if bpe.dropout.is_some_and(|p| p != 0.0))
-        {
-            return Err("tokenizer.json: model.dropout makes tokens random; set it to null".to_string().into());
-        }
-        tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(|e| format!("tokenizer.json: truncation: {e}"))?;
+        let tokenizer = tokenizer_file::read(json.bytes())?;
         *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer)?));
         Ok(())
     })

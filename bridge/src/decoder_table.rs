@@ -1,6 +1,6 @@
 //! The bytes of every token id, so that a stream of ids becomes text by a table walk outside.
 
-use crate::{Failure, Kind, Outcome};
+use crate::{shown, Failure, Kind, Outcome};
 use serde_json::Value;
 use std::collections::HashMap;
 use tokenizers::Tokenizer;
@@ -56,7 +56,10 @@ pub(crate) fn rules(tokenizer: &Tokenizer) -> Outcome<Rules> {
         };
         if !known {
             let name = if *step == Value::Null { "null".to_string() } else { step.to_string() };
-            return Err(Failure::new(Kind::Unsupported, format!("tokenizer.json: decoder {name} is not supported")));
+            return Err(Failure::new(
+                Kind::Unsupported,
+                format!("tokenizer.json: decoder {} is not supported", shown(&name)),
+            ));
         }
     }
     Ok(rules)

@@ -2,7 +2,7 @@
 
 use crate::pre_tokenizers::{self, PreTokenizer};
 use crate::spm_merges::merges_from_scores;
-use crate::{input, Failure, Kind, Outcome};
+use crate::{input, shown, Failure, Kind, Outcome};
 use serde_json::{json, Value};
 use tokenizers::models::bpe::{Vocab, BPE};
 use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
@@ -12,6 +12,7 @@ const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
 const USER_DEFINED: i32 = 4;
+const TYPES: std::ops::RangeInclusive<i32> = 0..=6; // undefined to byte
 
 /// A part of the pipeline from the description that a tokenizer.json would hold.
 macro_rules! part {
@@ -42,13 +43,16 @@ pub(crate) fn build(vocab: &GgufVocab) -> Outcome<(Tokenizer, bool)> {
             vocab.tokens.len()
         ));
     }
+    if let Some((id, kind)) = vocab.types.iter().enumerate().find(|(_, kind)| !TYPES.contains(kind)) {
+        return input(format!("tokenizer.ggml.token_type[{id}] is {kind}; types are 0 to 6"));
+    }
     let (mut tokenizer, add_bos) = match vocab.model {
         "gpt2" => byte_level(vocab)?,
         "llama" => (sentence_piece(vocab)?, true),
         other => {
             return Err(Failure::new(
                 Kind::Unsupported,
-                format!("tokenizer.ggml.model '{other}' is not supported (known: gpt2, llama)"),
+                format!("tokenizer.ggml.model '{}' is not supported (known: gpt2, llama)", shown(other)),
             ))
         }
     };
@@ -69,7 +73,7 @@ fn ids_of(tokens: &[&str]) -> Outcome<Vocab> {
     let mut ids = Vocab::with_capacity(tokens.len());
     for (id, token) in tokens.iter().enumerate().filter(|(_, token)| !token.is_empty()) {
         if let Some(first) = ids.insert(token.to_string(), id as u32) {
-            return input(format!("tokenizer.ggml.tokens: '{token}' appears twice, as ids {first} and {id}"));
+            return input(format!("tokenizer.ggml.tokens: '{}' appears twice, as ids {first} and {id}", shown(token)));
         }
     }
     Ok(ids)
@@ -79,7 +83,11 @@ fn byte_level(vocab: &GgufVocab) -> Outcome<(Tokenizer, bool)> {
     let Some(pre) = pre_tokenizers::find(vocab.pre) else {
         let message = match vocab.pre {
             "" => "tokenizer.ggml.pre is missing; without it the cut of the text is unknown".to_string(),
-            name => format!("tokenizer.ggml.pre '{name}' is not supported (known: {})", pre_tokenizers::known_names()),
+            name => format!(
+                "tokenizer.ggml.pre '{}' is not supported (known: {})",
+                shown(name),
+                pre_tokenizers::known_names()
+            ),
         };
         return Err(Failure::new(Kind::Unsupported, message));
     };
@@ -96,25 +104,29 @@ fn byte_level(vocab: &GgufVocab) -> Outcome<(Tokenizer, bool)> {
         .vocab_and_merges(ids_of(&vocab.tokens)?, merges)
         .ignore_merges(pre.ignore_merges)
         .build()
-        .map_err(|e| format!("tokenizer.ggml.merges: {e}"))?;
+        .map_err(|e| format!("tokenizer.ggml.merges: {}", shown(&e.to_string())))?;
     let mut tokenizer = Tokenizer::new(model);
     if pre.nfc {
         set_normalizer(&mut tokenizer, json!({"type": "NFC"}))?;
     }
-    tokenizer.with_pre_tokenizer(Some(part!(PreTokenizerWrapper, pre_tokenizer_json(pre))?));
+    tokenizer.with_pre_tokenizer(Some(part!(PreTokenizerWrapper, pre_tokenizer_json(pre)?)?));
     let decoder = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
     tokenizer.with_decoder(Some(part!(DecoderWrapper, decoder)?));
     Ok((tokenizer, pre.add_bos))
 }
 
-fn pre_tokenizer_json(pre: &PreTokenizer) -> Value {
+fn pre_tokenizer_json(pre: &PreTokenizer) -> Outcome<Value> {
+    if let Some(steps) = pre.steps {
+        let steps: Value = serde_json::from_str(steps).map_err(|e| Failure::new(Kind::Panic, e.to_string()))?;
+        return Ok(json!({"type": "Sequence", "pretokenizers": steps}));
+    }
     let mut steps: Vec<Value> = pre
         .splits
         .iter()
         .map(|regex| json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false}))
         .collect();
     steps.push(json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}));
-    json!({"type": "Sequence", "pretokenizers": steps})
+    Ok(json!({"type": "Sequence", "pretokenizers": steps}))
 }
 
 fn sentence_piece(vocab: &GgufVocab) -> Outcome<Tokenizer> {
@@ -125,8 +137,8 @@ fn sentence_piece(vocab: &GgufVocab) -> Outcome<Tokenizer> {
             vocab.tokens.len()
         ));
     }
-    if let Some(id) = vocab.scores.iter().position(|score| score.is_nan()) {
-        return input(format!("tokenizer.ggml.scores[{id}] is not a number"));
+    if let Some(id) = vocab.scores.iter().position(|score| !score.is_finite()) {
+        return input(format!("tokenizer.ggml.scores[{id}] is {}, not a finite number", vocab.scores[id]));
     }
     let merges =
         merges_from_scores(&vocab.tokens, &vocab.scores, |id| matches!(vocab.types[id], NORMAL | USER_DEFINED))?;
@@ -135,7 +147,8 @@ fn sentence_piece(vocab: &GgufVocab) -> Outcome<Tokenizer> {
     if let Some(id) = vocab.types.iter().position(|kind| *kind == UNKNOWN) {
         builder = builder.unk_token(vocab.tokens[id].to_string());
     }
-    let mut tokenizer = Tokenizer::new(builder.build().map_err(|e| format!("tokenizer.ggml.tokens: {e}"))?);
+    let mut tokenizer =
+        Tokenizer::new(builder.build().map_err(|e| format!("tokenizer.ggml.tokens: {}", shown(&e.to_string())))?);
     let mut steps = vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})];
     let mut decoders = vec![
         json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),

@@ -4,6 +4,7 @@
 //! into a code and a per-thread message; handles are immutable and may be used from any thread.
 
 mod abi;
+mod bounded_normalizer;
 mod decoder_table;
 mod gguf_vocab;
 mod json;
@@ -14,11 +15,14 @@ mod render;
 mod rewrite;
 mod spm_merges;
 mod strftime;
+mod tags;
 mod template;
 mod tokenizer;
+mod tokenizer_file;
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Once;
 
 /// What went wrong, as the numbers of bridge.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +72,20 @@ pub(crate) fn with_last_error<T>(f: impl FnOnce(&str) -> T) -> T {
     LAST_ERROR.with(|last| f(&last.borrow()))
 }
 
-/// Runs the body of an exported function: 0, or a negative code with the message set for this thread.
+/// Text of a file inside a message: its start. The caller quotes what a terminal should not see.
+pub(crate) fn shown(text: &str) -> String {
+    const MOST: usize = 200;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+/// Runs the body of an exported function: 0, or a negative code with the message set for this thread. What a panic has to
+/// say is in that message; the printer of panics is silenced, because it would write a model's text to the terminal.
 pub(crate) fn export(body: impl FnOnce() -> Outcome<()>) -> i32 {
+    static SILENT: Once = Once::new();
+    SILENT.call_once(|| std::panic::set_hook(Box::new(|_| {})));
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return 0,
         Ok(Err(failure)) => failure,

@@ -24,16 +24,45 @@ const O200K: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// BLOOM: everything up to sentence punctuation, with one blank in front.
 const BLOOM: &str = r" ?[^(\s|.,!?…。，、।۔،)]+";
+/// Falcon cuts numbers in threes after bytes have become letters, some of which count as numerals.
+const FALCON_STEPS: &str = r#"[
+    {"type": "Punctuation", "behavior": "Contiguous"},
+    {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+    {"type": "Digits", "individual_digits": false},
+    {"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": false}
+]"#;
 /// One numeral.
 const DIGIT: &str = r"\p{N}";
 const CJK_AND_KANA: &str = r"[一-龥぀-ゟ゠-ヿ]+";
 const DEEPSEEK_CODER_CJK: &str = r"[一-龥ࠀ-一가-퟿]+";
+/// DeepSeek LLM: cased letters of the Unicode version its makers had; code points, because normalization of this file would
+/// change some of them.
+const DEEPSEEK_LLM_WORDS: &str = concat!(
+    r"\s?[",
+    r"A-Za-z\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}\x{1C4}-\x{293}\x{295}-\x{2AF}",
+    r"\x{370}-\x{373}\x{376}\x{377}\x{37B}-\x{37D}\x{37F}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}",
+    r"\x{3A3}-\x{3F5}\x{3F7}-\x{481}\x{48A}-\x{52F}\x{531}-\x{556}\x{10A0}-\x{10C5}\x{13A0}-\x{13F5}",
+    r"\x{13F8}-\x{13FD}\x{1C90}-\x{1CBA}\x{1CBD}-\x{1CBF}\x{1D00}-\x{1D2B}\x{1D6B}-\x{1D77}\x{1D79}-\x{1D9A}",
+    r"\x{1E00}-\x{1F15}\x{1F18}-\x{1F1D}\x{1F20}-\x{1F45}\x{1F48}-\x{1F4D}\x{1F50}-\x{1F57}\x{1F59}\x{1F5B}",
+    r"\x{1F5D}\x{1F5F}-\x{1F7D}\x{1F80}-\x{1FB4}\x{1FB6}-\x{1FBC}\x{1FBE}\x{1FC2}-\x{1FC4}\x{1FC6}-\x{1FCC}",
+    r"\x{1FD0}-\x{1FD3}\x{1FD6}-\x{1FDB}\x{1FE0}-\x{1FEC}\x{1FF2}-\x{1FF4}\x{1FF6}-\x{1FFC}\x{2102}\x{2107}",
+    r"\x{210A}-\x{2113}\x{2115}\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}\x{212A}-\x{212D}\x{212F}-\x{2134}\x{2139}",
+    r"\x{213C}-\x{213F}\x{2145}-\x{2149}\x{214E}\x{2183}\x{2184}\x{2C00}-\x{2C7B}\x{2C7E}-\x{2CE4}",
+    r"\x{2CEB}-\x{2CEE}\x{2CF2}\x{2CF3}\x{A640}-\x{A66D}\x{A680}-\x{A69B}\x{A722}-\x{A76F}\x{A771}-\x{A787}",
+    r"\x{A78B}-\x{A78E}\x{AB70}-\x{ABBF}\x{FB00}-\x{FB06}\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A}",
+    r"\x{10400}-\x{1044F}\x{104B0}-\x{104D3}\x{104D8}-\x{104FB}\x{10C80}-\x{10CB2}\x{10CC0}-\x{10CF2}",
+    r"\x{118A0}-\x{118DF}\x{1E900}-\x{1E943}",
+    r"]+"
+);
+const DEEPSEEK_LLM_PUNCTUATION: &str = r"\s?[!-/:-~！-／：-～‘-‟　-。]+";
 const DEEPSEEK_V3_WORDS: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
 
 pub(crate) struct PreTokenizer {
     pub names: &'static [&'static str],
     /// Applied one after the other; each isolates its matches in the pieces of the one before.
     pub splits: &'static [&'static str],
+    /// The whole list of steps, as tokenizer.json writes it, where it is not splits and then bytes.
+    pub steps: Option<&'static str>,
     /// Unicode normalization form C first.
     pub nfc: bool,
     /// A piece that is a whole vocabulary entry is taken as it is, whatever the merges would give.
@@ -43,7 +72,7 @@ pub(crate) struct PreTokenizer {
 }
 
 const fn row(names: &'static [&'static str], splits: &'static [&'static str]) -> PreTokenizer {
-    PreTokenizer { names, splits, nfc: false, ignore_merges: false, add_bos: false }
+    PreTokenizer { names, splits, steps: None, nfc: false, ignore_merges: false, add_bos: false }
 }
 
 const TABLE: &[PreTokenizer] = &[
@@ -63,6 +92,11 @@ const TABLE: &[PreTokenizer] = &[
     PreTokenizer { ignore_merges: true, add_bos: true, ..row(&["tekken"], &[TEKKEN]) },
     row(&["deepseek-v3"], &[r"\p{N}{1,3}", CJK_AND_KANA, DEEPSEEK_V3_WORDS]),
     row(&["deepseek-coder"], &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CODER_CJK, DIGIT]),
+    row(
+        &["deepseek-llm"],
+        &[r"[\r\n]", DEEPSEEK_LLM_WORDS, DEEPSEEK_LLM_PUNCTUATION, r"\s+$", DEEPSEEK_CODER_CJK, DIGIT],
+    ),
+    PreTokenizer { steps: Some(FALCON_STEPS), ..row(&["falcon"], &[]) },
     row(&["bloom", "poro-chat"], &[BLOOM]),
     row(&["viking"], &[BLOOM, DIGIT]),
 ];

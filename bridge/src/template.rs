@@ -3,14 +3,14 @@
 use crate::json::Json;
 use crate::python;
 use crate::strftime;
-use crate::{input, Failure, Kind, Outcome};
-use crate::{limits, rewrite};
+use crate::{input, shown, Failure, Kind, Outcome};
+use crate::{limits, rewrite, tags};
 use minijinja::value::{Kwargs, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 use std::cell::{Cell, RefCell};
 
 /// Templates live in model files, so all of this is bounded.
-const MAX_SOURCE_BYTES: usize = 256 << 10;
+const MAX_SOURCE_BYTES: usize = 256 << 10; // of all templates of a model together
 const MAX_OUTPUT_BYTES: usize = 64 << 20;
 /// One unit per instruction or 64 bytes handled: a long chat costs some thousands, four million are about 0.2 s.
 const FUEL: u64 = 4_000_000;
@@ -51,7 +51,7 @@ impl std::fmt::Display for Raised {
 impl std::error::Error for Raised {}
 
 fn raise_exception(message: Value) -> Result<Value, Error> {
-    let text = message.to_string();
+    let text = shown(&message.to_string());
     Err(Error::new(ErrorKind::InvalidOperation, text.clone()).with_source(Raised(text)))
 }
 
@@ -104,7 +104,8 @@ impl Template {
         }
         let mut environment = Environment::new();
         let syntax = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|e| Failure::new(Kind::Panic, e.to_string()))?);
+        let syntax = syntax.map_err(|e| Failure::new(Kind::Panic, e.to_string()))?;
+        environment.set_syntax(syntax.clone());
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_unknown_method_callback(python_method);
         environment.set_formatter(|out, state, value| {
@@ -131,16 +132,18 @@ impl Template {
         environment.add_function("strftime_now", strftime_now);
         environment.add_function(rewrite::GENERATION_FUNCTION, generation_block);
         let (mut names, mut sources) = (Vec::new(), Vec::new());
+        let bytes: usize = templates.iter().map(|(_, source)| source.len()).sum();
+        if bytes > MAX_SOURCE_BYTES {
+            let message = format!("chat_template: {bytes} bytes of source, the limit is {MAX_SOURCE_BYTES}");
+            return Err(Failure::new(Kind::Limit, message));
+        }
         for (name, source) in templates {
-            if source.len() > MAX_SOURCE_BYTES {
-                let message =
-                    format!("chat template '{name}' has {} bytes, the limit is {MAX_SOURCE_BYTES}", source.len());
-                return Err(Failure::new(Kind::Limit, message));
-            }
             if names.contains(&name) {
-                return input(format!("chat template '{name}' is there twice"));
+                return input(format!("chat template '{}' is there twice", shown(&name)));
             }
-            let compiled = environment.add_template_owned(name.clone(), rewrite::rewrite(&source));
+            let rewritten = rewrite::rewrite(&source);
+            tags::check(&rewritten, &syntax)?;
+            let compiled = environment.add_template_owned(name.clone(), rewritten);
             compiled.map_err(|e| Failure::new(Kind::Input, format!("chat template: {}", describe(&e))))?;
             names.push(name);
             sources.push(source);
@@ -161,9 +164,11 @@ impl Template {
         let wanted = if name.is_empty() { "default" } else { name };
         match choice {
             Some(index) => Ok(index),
-            None => {
-                input(format!("chat template '{wanted}' is not in the model, which has: {}", self.names.join(", ")))
-            }
+            None => input(format!(
+                "chat template '{}' is not in the model, which has: {}",
+                shown(wanted),
+                shown(&self.names.join(", "))
+            )),
         }
     }
 
@@ -257,6 +262,7 @@ fn describe(error: &Error) -> String {
         inner = next;
     }
     let what = inner.detail().map_or_else(|| inner.kind().to_string(), |detail| format!("{}: {detail}", inner.kind()));
+    let what = shown(&what);
     match inner.line().or_else(|| error.line()) {
         Some(line) => format!("{what} (line {line})"),
         None => what,

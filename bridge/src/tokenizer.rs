@@ -1,5 +1,6 @@
 //! The tokenizer behind a handle: two views over one model, and the byte table.
 
+use crate::bounded_normalizer::{self, BoundedNormalizer};
 use crate::decoder_table::{self, Table};
 use crate::{input, Outcome};
 use std::collections::HashMap;
@@ -7,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokenizers::models::bpe::BpeTrainer;
 use tokenizers::{
-    DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, Token,
-    TokenizerImpl,
+    DecoderWrapper, Model, ModelWrapper, NormalizedString, Normalizer, PostProcessorWrapper, PreTokenizerWrapper,
+    Token, TokenizerImpl,
 };
 
 /// Lets both views use the one model, which may take a hundred megabytes.
@@ -41,7 +42,7 @@ impl Model for Shared {
     }
 }
 
-type View = TokenizerImpl<Shared, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+type View = TokenizerImpl<Shared, BoundedNormalizer, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 pub(crate) struct Tokenizer {
     /// The text of a special token becomes its id.
@@ -57,13 +58,15 @@ pub(crate) struct Tokenizer {
 
 impl Tokenizer {
     pub fn new(source: tokenizers::Tokenizer) -> Outcome<Tokenizer> {
+        let normalizer = BoundedNormalizer::new(source.get_normalizer())?;
+        normalizer.normalize(&mut NormalizedString::from(EXAMPLE)).map_err(|e| e.to_string())?;
         let rules = decoder_table::rules(&source)?;
         let table = decoder_table::build(&source, &rules)?;
         let (prefix, suffix) = surroundings(&source)?;
         let shared = Shared(Arc::new(source.get_model().clone()));
         let view = |plain: bool| -> Outcome<View> {
             let mut view: View = TokenizerImpl::new(shared.clone());
-            view.with_normalizer(source.get_normalizer().cloned()).map_err(|e| e.to_string())?;
+            view.with_normalizer(Some(normalizer.clone())).map_err(|e| e.to_string())?;
             view.with_pre_tokenizer(source.get_pre_tokenizer().cloned());
             view.with_decoder(source.get_decoder().cloned());
             view.with_added_vocabulary(source.get_added_vocabulary().clone());
@@ -82,7 +85,11 @@ impl Tokenizer {
 
     pub fn encode(&self, text: &str, parse_special: bool) -> Outcome<Vec<u32>> {
         let view = if parse_special { &self.parsing } else { &self.plain };
+        bounded_normalizer::take_failure();
         let encoding = view.encode_fast(text, false).map_err(|e| format!("tokenizer: {e}"))?;
+        if let Some(failure) = bounded_normalizer::take_failure() {
+            return input(failure);
+        }
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -96,10 +103,12 @@ impl Tokenizer {
     }
 }
 
+const EXAMPLE: &str = "a";
+
 /// What the post-processor puts before and behind a text, seen on an example.
 fn surroundings(source: &tokenizers::Tokenizer) -> Outcome<(Vec<u32>, Vec<u32>)> {
     let ids = |special: bool| -> Outcome<Vec<u32>> {
-        Ok(source.encode_fast("a", special).map_err(|e| format!("tokenizer: {e}"))?.get_ids().to_vec())
+        Ok(source.encode_fast(EXAMPLE, special).map_err(|e| format!("tokenizer: {e}"))?.get_ids().to_vec())
     };
     let (bare, full) = (ids(false)?, ids(true)?);
     if full == bare {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/quote.h"
 #include "base/status.h"
 #include "bridge/include/bridge.h"
 
@@ -32,11 +33,14 @@ class BridgeBuffer {
   iv_buffer buffer_{nullptr, 0, 0};
 };
 
+inline constexpr size_t kMaxBridgeMessage = 1000;
+
 // `code`: what a bridge function returned on this thread.
 inline Status bridge_status(int32_t code) {
   if (code == 0) return {};
   std::string message(iv_last_error(nullptr, 0), '\0');
   iv_last_error(reinterpret_cast<uint8_t*>(message.data()), message.size());
+  message = printable(message, kMaxBridgeMessage);  // it may quote a model's text
   switch (code) {
     case IV_LIMIT:
       return resource_exhausted(std::move(message));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <chrono>
 #include <string>
 #include <thread>
 
@@ -224,6 +225,59 @@ TEST(ChatTemplate, hostile_templates_stop_with_an_error) {
     EXPECT_FALSE(render(source).ok()) << source;
   }
   EXPECT_FALSE(render("{{ " + std::string(100000, '(') + " }}").ok());
+}
+
+TEST(ChatTemplate, long_chains_stop_at_a_limit_before_they_cost_time) {
+  const auto repeated = [](const std::string& unit, size_t bytes) {
+    std::string out;
+    while (out.size() + unit.size() <= bytes)
+      out += unit;
+    return out;
+  };
+  // Compiling takes the square of a tag's length: at this size up to a minute.
+  for (const char* unit :
+       {"+1", "~x", " and 1", " or 0", " in x", "==1", "**1", "-x", " if x", " if x else 1", ".b", "[0]",
+        "()", "|e", "|e(1)", " is defined", " is not defined"}) {
+    const auto result = ChatTemplate::compile("a\n{{ x" + repeated(unit, 60000) + " }}", {});
+    ASSERT_FALSE(result.ok()) << unit;
+    EXPECT_EQ(result.status().code(), Code::kResourceExhausted) << unit;
+    EXPECT_EQ(result.status().message(),
+              "chat_template: a tag has more than 500 operators, names and values (line 2)")
+        << unit;
+  }
+  for (const char* unit : {"-", "not ", "(", "[", "{1:", "[1,", "-("}) {
+    for (const char* form : {"{{ ", "{% if ", "{% set x = ", "{%- set n.x = "}) {
+      const auto result = ChatTemplate::compile(form + repeated(unit, 60000), {});
+      EXPECT_EQ(result.status().code(), Code::kResourceExhausted) << form << unit;
+    }
+  }
+  // The lexer that counts is the parser's: text that looks like a tag or hides one makes no difference.
+  for (const char* prefix : {"{% raw %}{{ ' {% endraw %}", "{% raw %}{%-- endraw %}{{ ' {% endraw %}",
+                             "{# {{ ' #}", "{{ '{{' }}", "{{ \"\\\"\" }}"}) {
+    const auto result =
+        ChatTemplate::compile(prefix + std::string("{{ x") + repeated("+1", 60000) + " }}", {});
+    EXPECT_EQ(result.status().code(), Code::kResourceExhausted) << prefix;
+  }
+  // Many tags of the greatest length, and long chains of tags, are a matter of a second.
+  const auto start = std::chrono::steady_clock::now();
+  const std::string longest = "{{ x" + repeated("-", 490) + "1 }}";
+  EXPECT_TRUE(ChatTemplate::compile(repeated(longest, 250000), {}).ok());
+  EXPECT_TRUE(
+      ChatTemplate::compile("{% if a %}" + repeated("{% elif b %}", 250000) + "{% endif %}", {}).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  // Half a million bytes are too many in several templates as in one.
+  const std::vector<NamedTemplate> two = {{"a", std::string(200000, 'x')}, {"b", std::string(200000, 'x')}};
+  EXPECT_EQ(ChatTemplate::compile(two, {}).status().code(), Code::kResourceExhausted);
+}
+
+TEST(ChatTemplate, texts_of_a_template_are_short_and_harmless_in_errors) {
+  const auto raised = render("{{ raise_exception('\\x1b[2J' ~ 'first\\nsecond') }}");
+  EXPECT_EQ(raised.status().message(), "the chat template refuses this conversation: \\x1b[2Jfirst\\nsecond");
+  EXPECT_LT(render("{{ raise_exception('x' * 1000000) }}").status().message().size(), 300u);
+  EXPECT_LT(render("{{ 1 | " + std::string(100000, 'f') + " }}").status().message().size(), 400u);
+  const std::vector<NamedTemplate> long_names = {{std::string(100000, 'a'), "A"}, {"b\x1b", "B"}};
+  const auto missing = (*ChatTemplate::compile(long_names, {}))->render("{}", 0);
+  EXPECT_LT(missing.status().message().size(), 400u);
 }
 
 TEST(ChatTemplate, namespace_values_of_every_form_are_kept) {

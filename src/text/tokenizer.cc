@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include "base/check.h"
+#include "base/quote.h"
 #include "text/bridge_call.h"
 #include "text/hf_config.h"
 
@@ -38,7 +39,7 @@ Result<int32_t> id_of_config_token(const Tokenizer& tokenizer, const HfTokenizer
   if (token.empty()) return kNoToken;
   const int32_t id = tokenizer.id_of(token);
   if (id == kNoToken) {
-    return corrupt(fmt::format("tokenizer_config.json: {} '{}' is not in tokenizer.json", key, token));
+    return corrupt(fmt::format("tokenizer_config.json: {} {} is not in tokenizer.json", key, quote(token)));
   }
   return id;
 }
@@ -147,6 +148,12 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, Special sp
   std::vector<int32_t> out(ids.bytes().size() / sizeof(int32_t));
   if (!out.empty()) std::memcpy(out.data(), ids.bytes().data(), out.size() * sizeof(int32_t));
   return out;
+}
+
+Status Tokenizer::check_rows(int64_t rows) const {
+  if (vocab_size_ <= rows) return {};
+  return corrupt(
+      fmt::format("the tokenizer has {} tokens, but the model has {} embedding rows", vocab_size_, rows));
 }
 
 bool Tokenizer::is_control(int32_t id) const {

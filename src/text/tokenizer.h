@@ -47,8 +47,12 @@ class Tokenizer {
   bool add_bos() const { return bos_ != kNoToken && !prefix_.empty() && prefix_.front() == bos_; }
   bool add_eos() const { return eos_ != kNoToken && !suffix_.empty() && suffix_.back() == eos_; }
 
-  // One more than the largest id. A model's output layer may have more rows; those ids have no bytes.
+  // One more than the largest id. A model's output layer may have more rows (padding to a round number is
+  // common): those ids can be sampled like any other and have no bytes, as in the libraries that the models
+  // come from.
   int32_t vocab_size() const { return vocab_size_; }
+  // Fewer rows than ids: an error, the two files do not belong together.
+  Status check_rows(int64_t rows) const;
   std::string_view token_bytes(int32_t id) const {
     if (!in_range(id)) return {};
     return {bytes_ + offsets_[id], offsets_[id + 1] - offsets_[id]};

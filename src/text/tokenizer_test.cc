@@ -254,6 +254,71 @@ TEST(TokenizerSpm, equal_neighbours_merge_by_score_not_by_place) {
   EXPECT_EQ(*from(v)->encode("abc", Special::kParse), (std::vector<int32_t>{4, 3}));
 }
 
+// A byte-level vocabulary of these tokens; every token of several letters is the merge of its first ones and
+// its last.
+std::shared_ptr<const Tokenizer> byte_level(const std::string& pre, const std::vector<std::string>& letters,
+                                            const std::vector<std::pair<std::string, std::string>>& merges) {
+  OwnedVocab v;
+  v.vocab.model = "gpt2";
+  v.vocab.pre = pre;
+  v.tokens = letters;
+  for (const auto& [left, right] : merges) {
+    v.tokens.push_back(left + right);
+    v.merges.push_back(left + " " + right);
+  }
+  v.types.assign(v.tokens.size(), kNormal);
+  const auto tokenizer = Tokenizer::from_gguf(v.view());
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  return tokenizer.ok() ? *tokenizer : nullptr;
+}
+
+std::string cut(const Tokenizer& tokenizer, const std::string& text) {
+  const auto ids = tokenizer.encode(text, Special::kPlain);
+  EXPECT_TRUE(ids.ok());
+  std::string out;
+  for (const int32_t id : *ids)
+    out += (out.empty() ? "" : "|") + std::string(tokenizer.token_bytes(id));
+  return out;
+}
+
+TEST(TokenizerPre, falcon_cuts_digits_in_threes_and_between_the_letters_of_bytes) {
+  const std::vector<std::string> letters = {"1", "2",      "3",      "4",      "a",
+                                            "!", "\u0120", "\u00D0", "\u00BC", "\u00BE"};
+  const std::vector<std::pair<std::string, std::string>> merges = {
+      {"1", "2"},      {"12", "3"},          {"123", "4"},         {"a", "!"},      {"!", "!"},
+      {"\u0120", "1"}, {"\u00D0", "\u00BC"}, {"\u00D0", "\u00BE"}, {"\u0120", "!"}, {"\u0120", "a"}};
+  const auto falcon = byte_level("falcon", letters, merges), gpt2 = byte_level("gpt-2", letters, merges);
+  ASSERT_TRUE(falcon && gpt2);
+  EXPECT_EQ(cut(*gpt2, "1234"), "1234");
+  EXPECT_EQ(cut(*falcon, "1234"), "123|4");
+  EXPECT_EQ(cut(*gpt2, " 1"), " 1");
+  EXPECT_EQ(cut(*falcon, " 1"), " |1");
+  EXPECT_EQ(cut(*falcon, "a!!a a"), "a|!!|a| a");
+  EXPECT_EQ(cut(*gpt2, " !"), " !");
+  EXPECT_EQ(cut(*falcon, " !"), " |!");
+  EXPECT_EQ(cut(*gpt2, "\u043C"), "\u043C");
+  EXPECT_EQ(cut(*falcon, "\u043C"), "\xD0|\xBC");  // the letter of BC is a fraction
+}
+
+TEST(TokenizerPre, deepseek_llm_cuts_lines_cased_words_punctuation_and_digits) {
+  const std::vector<std::string> letters = {"1",      "2",      "a",      "!",      "\u0120",
+                                            "\u010A", "\u00D0", "\u00BC", "\u00D7", "\u0132"};
+  const std::vector<std::pair<std::string, std::string>> merges = {
+      {"1", "2"},           {"a", "!"},      {"!", "!"},           {"\u0120", "1"},
+      {"\u0120", "a"},      {"\u0120", "!"}, {"\u010A", "\u010A"}, {"\u00BC", "\u00D0"},
+      {"\u00BC", "\u00D7"}, {"a", "a"},      {"\u0120", "\u0120"}};
+  const auto deepseek = byte_level("deepseek-llm", letters, merges);
+  ASSERT_TRUE(deepseek);
+  EXPECT_EQ(cut(*deepseek, "12"), "1|2");
+  EXPECT_EQ(cut(*deepseek, " 1"), " |1");
+  EXPECT_EQ(cut(*deepseek, "aa a"), "aa| a");
+  EXPECT_EQ(cut(*deepseek, "a!! !"), "a|!!| !");
+  EXPECT_EQ(cut(*deepseek, "\n\n"), "\n|\n");
+  EXPECT_EQ(cut(*deepseek, "a  "), "a|  ");
+  EXPECT_EQ(cut(*deepseek, "\u043C\u043C"), "\xD0|\xBC\xD0|\xBC");   // cased letters: one word
+  EXPECT_EQ(cut(*deepseek, "\u043C\u05D0"), "\xD0|\xBC|\xD7|\x90");  // a letter without case: not of the word
+}
+
 TEST(TokenizerGguf, unknown_names_are_errors_that_name_them) {
   OwnedVocab v;
   v.vocab.model = "gpt2";
@@ -289,6 +354,13 @@ TEST(TokenizerGguf, broken_vocabularies_are_named_errors) {
   v = small_spm();
   v.scores[3] = std::numeric_limits<float>::quiet_NaN();
   fails_with(v, "scores[3]");
+  v.scores[3] = -std::numeric_limits<float>::infinity();
+  fails_with(v, "scores[3] is -inf");
+  v = small_spm();
+  v.types[4] = 7;
+  fails_with(v, "token_type[4] is 7");
+  v.types[4] = -1;
+  fails_with(v, "token_type[4] is -1");
   v = small_spm();
   v.tokens[7] = "\xff";
   fails_with(v, "tokens[7]: not UTF-8");
@@ -357,7 +429,26 @@ TEST(TokenizerJsonFile, config_names_bos_eos_and_overrides_the_flags) {
   EXPECT_EQ(set->eos(), 2);
   const auto unknown = Tokenizer::from_json(json, R"({"eos_token":"<nope>"})");
   ASSERT_FALSE(unknown.ok());
-  EXPECT_NE(unknown.status().message().find("'<nope>'"), std::string::npos);
+  EXPECT_NE(unknown.status().message().find("\"<nope>\""), std::string::npos);
+}
+
+TEST(Tokenizer, a_model_needs_a_row_for_every_id) {
+  OwnedVocab v = small_spm();
+  const auto tokenizer = from(v);
+  EXPECT_TRUE(tokenizer->check_rows(11).ok());
+  EXPECT_TRUE(tokenizer->check_rows(64).ok());  // padding
+  const Status status = tokenizer->check_rows(10);
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_NE(status.message().find("11 tokens, but the model has 10 embedding rows"), std::string::npos);
+  // Ids of padding rows give no text and disturb none.
+  EXPECT_EQ(tokenizer->token_bytes(11), "");
+  EXPECT_FALSE(tokenizer->is_control(11));
+  Detokenizer stream(tokenizer, {});
+  std::string text;
+  for (const int32_t id : {7, 63, 7, -1})
+    stream.push(id, text);
+  stream.finish(text);
+  EXPECT_EQ(text, std::string(tokenizer->token_bytes(7)) + std::string(tokenizer->token_bytes(7)));
 }
 
 TEST(Tokenizer, text_that_is_not_utf8_is_refused) {
