@@ -24,15 +24,17 @@ Result<std::vector<bool>> foreign_bytes(const TextModel& model, std::string_view
       "messages: the chat template itself looks for characters of control tokens in them, such as '<|', so "
       "that its own tokens cannot be told from theirs; rephrase or remove these characters");
   if (!with_all.ok()) return refused;
-  const std::string spelled = marks.mark(context, PromptMarks::Reach::kSpelled);
-  foreign.assign(text.size(), false);
-  if (marks.marked_any()) {
-    const auto with_spelled = model.chat_template->render(spelled, now, options);
-    if (!with_spelled.ok() || marks.restore(with_spelled->text, &foreign) != text) return refused;
+  const std::vector<int32_t> own_tokens = model.control->control_ids(with_all->text, {});
+  for (const auto reach : {PromptMarks::Reach::kFirsts, PromptMarks::Reach::kLasts}) {
+    const std::string spelled = marks.mark(context, reach);
+    foreign.assign(text.size(), false);
+    if (marks.marked_any()) {
+      const auto with_spelled = model.chat_template->render(spelled, now, options);
+      if (!with_spelled.ok() || marks.restore(with_spelled->text, &foreign) != text) continue;
+    }
+    if (model.control->control_ids(text, foreign) == own_tokens) return foreign;
   }
-  if (model.control->control_ids(text, foreign) != model.control->control_ids(with_all->text, {}))
-    return refused;
-  return foreign;
+  return refused;
 }
 
 }  // namespace

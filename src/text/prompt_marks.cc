@@ -1,5 +1,6 @@
 #include "text/prompt_marks.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -139,22 +140,31 @@ Result<PromptMarks> PromptMarks::choose(const ControlSpellings& control, std::st
 }
 
 std::string PromptMarks::marked_string(const std::string& text, bool is_name, Reach reach) {
+  std::vector<bool> marked(text.size());  // by first byte of the character
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t length = control_->length_at(std::string_view(text).substr(i));
+    if (length == 0) continue;
+    size_t at = reach == Reach::kLasts ? i + length - 1 : i;
+    while (at > i && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80)
+      --at;
+    marked[at] = true;
+  }
+  if (reach == Reach::kAll && is_name && control_->is_core(text)) marked[0] = true;
+
   std::string out;
-  const bool core = is_name && reach == Reach::kAll && control_->is_core(text);
   size_t in_tag = 0;  // bytes left of a tag
   for (std::string_view rest = text; !rest.empty();) {
-    const bool spells = control_->length_at(rest) > 0;
-    if (rest[0] == '<' && in_tag == 0 && !spells) in_tag = tag_length(rest);
-    const size_t before = rest.size();
+    const size_t at = text.size() - rest.size();
+    if (rest[0] == '<' && in_tag == 0 && !marked[at]) in_tag = tag_length(rest);
     const char32_t c = take_code_point(rest);
-    const size_t length = before - rest.size();
+    const size_t length = text.size() - rest.size() - at;
     const int32_t number = control_->number_of(c);
     const bool telling = reach == Reach::kAll && in_tag == 0 && number >= 0 && control_->is_pivot(number);
-    if (spells || telling || (core && before == text.size() && number >= 0)) {
+    if (number >= 0 && (marked[at] || telling)) {
       append_utf8(first_ + static_cast<char32_t>(number), out);
       marked_any_ = true;
     } else {
-      out.append(text, text.size() - before, length);
+      out.append(text, at, length);
     }
     in_tag -= std::min(in_tag, length);
   }

@@ -17,8 +17,9 @@ namespace invar::text {
 class PromptMarks {
  public:
   enum class Reach {
-    kAll,      // every telling character (ControlSpellings::is_pivot), except in plain tags such as <think>
-    kSpelled,  // the first character of each spelling that stands in a string
+    kAll,     // every telling character (ControlSpellings::is_pivot), except in plain tags such as <think>
+    kFirsts,  // the first character of each spelling that stands in a string
+    kLasts,   // the last one of each
   };
 
   // `rendered`: the prompt without marks; neither it nor the context may hold the characters used as marks.
