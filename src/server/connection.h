@@ -64,6 +64,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_outcome(uint64_t serial, api::Outcome outcome);
   void on_news(uint64_t serial);
   void advance();
+  void drop_exchange();
   void answer(api::Response response);
   void start_stream();
   void send_frames(std::string_view frames, bool last);

@@ -45,10 +45,20 @@ void Connection::advance() {
     return close("broken");
   }
   if (work_->streaming) {
+    if (last) drop_exchange();
     if (last || !frames.empty()) send_frames(frames, last);
   } else if (last) {
-    answer(work_->exchange->response());
+    api::Response response = work_->exchange->response();
+    drop_exchange();
+    answer(std::move(response));
   }
+}
+
+// Once nothing more is wanted of it; a slow client does not hold what it holds.
+void Connection::drop_exchange() {
+  if (work_->exchange == nullptr) return;
+  work_->record.facts = work_->exchange->facts();
+  work_->exchange = nullptr;
 }
 
 void Connection::answer(api::Response response) {
@@ -129,12 +139,11 @@ void Connection::fail_at_deadline() {
   const std::string message = fmt::format("the request took longer than {:.1f} s",
                                           double(context_.options.deadlines.request_ms) / 1000);
   if (!work.streaming) {
-    work.exchange = nullptr;
+    drop_exchange();
     return refuse_request({504, message, "", "request_timeout"});
   }
   const std::string frame = work.exchange->error_frame({Code::kUnavailable, message});
-  work.record.facts = work.exchange->facts();
-  work.exchange = nullptr;
+  drop_exchange();
   send_frames(frame, true);
 }
 

@@ -1,0 +1,166 @@
+#include "server/request_log.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "server/base64.h"
+#include "server/request_log_reader.h"
+#include "server/testing/raw_client.h"
+#include "server/testing/test_protocol.h"
+
+namespace invar::server {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Feeds;
+using testing::RawClient;
+using testing::TestServer;
+
+class RequestLogTest : public ::testing::Test {
+ protected:
+  RequestLogTest()
+      : dir_(fmt::format("{}request-log-{}-{}", ::testing::TempDir(), ::getpid(),
+                         ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(dir_);
+  }
+  ~RequestLogTest() override { fs::remove_all(dir_); }
+
+  LoggedRequests read() {
+    auto read = read_request_log(dir_);
+    EXPECT_TRUE(read.ok()) << read.status().message();
+    return read.ok() ? *read : LoggedRequests{};
+  }
+
+  const std::string dir_;
+};
+
+std::string post(std::string_view path, std::string_view body, std::string_view more = "") {
+  return fmt::format("POST {} HTTP/1.1\r\nContent-Length: {}\r\n{}\r\n{}", path, body.size(), more, body);
+}
+
+TEST_F(RequestLogTest, holds_what_was_sent_and_what_came_back_without_keys) {
+  ServerOptions options;
+  options.request_log_dir = dir_;
+  options.api_keys = {"secret"};
+  TestServer server(options);
+  const std::string binary("\x00\xff\"\\\n\x80", 6);
+  RawClient client(server.port());
+  client.ask(post("/echo?q=1", binary, "X-Api-Key: secret\r\nCookie: secret\r\nX-Other: kept\r\n"));
+  client.send(post("/stream", R"({"a":"ä"})", "Authorization: Bearer secret\r\n"));
+  const auto feed = Feeds::instance().take();
+  feed->push("data: 1\n\ndata: 2\n\n");
+  client.read_until("data: 2\n\n");
+  feed->push("data: [DONE]\n\n", true);
+  client.read_until("0\r\n\r\n");
+  client.ask("GET /health HTTP/1.1\r\n\r\n");
+  server.stop();
+
+  std::ifstream file(dir_ + "/requests-000001.jsonl");
+  const std::string raw((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(raw.find("secret"), std::string::npos) << raw;
+
+  const LoggedRequests log = read();
+  EXPECT_EQ(log.damaged_lines, 0u);
+  ASSERT_EQ(log.requests.size(), 2u);
+  const LoggedRequest& echo = log.requests[0];
+  EXPECT_EQ(echo.method, "POST");
+  EXPECT_EQ(echo.target, "/echo?q=1");
+  EXPECT_EQ(echo.fields, (Fields{{"content-length", "6"}, {"x-other", "kept"}}));
+  EXPECT_EQ(echo.body, binary);
+  EXPECT_EQ(echo.answer, binary);
+  EXPECT_EQ(echo.status, 200);
+  EXPECT_EQ(echo.outcome, "done");
+  const LoggedRequest& stream = log.requests[1];
+  EXPECT_EQ(stream.body, R"({"a":"ä"})");
+  ASSERT_EQ(stream.frames.size(), 3u);
+  EXPECT_EQ(stream.frames[0].data, "data: 1\n\n");
+  EXPECT_EQ(stream.frames[1].data, "data: 2\n\n");
+  EXPECT_EQ(stream.frames[2].data, "data: [DONE]\n\n");
+  EXPECT_LE(stream.frames[0].ms, stream.frames[2].ms);
+  EXPECT_GT(stream.frames[0].ms, 0);
+}
+
+RequestRecord record(std::string id) {
+  RequestRecord made;
+  made.id = std::move(id);
+  made.outcome = "done";
+  return made;
+}
+
+TEST_F(RequestLogTest, files_are_rotated_and_the_oldest_go) {
+  for (int round = 0; round < 2; round++) {
+    auto log = RequestLog::open(dir_, 20'000, 100'000);
+    ASSERT_TRUE(log.ok()) << log.status().message();
+    for (int i = 0; i < 40; i++) {
+      const RequestRecord r = record(fmt::format("r{}-{:02}", round, i));
+      (*log)->request(r, "POST / HTTP/1.1\r\n", std::string(5000, 'x'));
+      (*log)->end(r);
+      // One at a time, so that the files are cut where they would be on a quiet server.
+      if (i % 8 == 7) {
+        *log = nullptr;
+        log = RequestLog::open(dir_, 20'000, 100'000);
+        ASSERT_TRUE(log.ok());
+      }
+    }
+  }
+  uint64_t total = 0, files = 0;
+  for (const auto& entry : fs::directory_iterator(dir_)) {
+    total += entry.file_size();
+    files++;
+  }
+  EXPECT_LE(total, 150'000u);
+  EXPECT_GT(files, 1u);
+  EXPECT_FALSE(fs::exists(dir_ + "/requests-000001.jsonl"));
+  const LoggedRequests log = read();
+  ASSERT_FALSE(log.requests.empty());
+  EXPECT_EQ(log.requests.back().id, "r1-39");
+}
+
+TEST_F(RequestLogTest, damaged_lines_are_counted_and_skipped) {
+  fs::create_directories(dir_);
+  std::ofstream(dir_ + "/requests-000001.jsonl")
+      << R"({"t":"frame","id":"earlier","ms":1,"data":"x"})" << "\n"
+      << R"({"t":"request","id":"a","head":"POST /x HTTP/1.1\r\nA: b\r\n","body":"1"})" << "\n"
+      << "garbage\n"
+      << R"({"t":"answer","id":"a","ms":1,"status":200,"content_type":"text/plain","body64":"AP8="})" << "\n"
+      << R"({"t":"lost","count":3})" << "\n"
+      << R"([])" << "\n"
+      << R"({"t":"request","id":"b","head":"nonsense","body":"1"})" << "\n"
+      << R"({"t":"request","id":"c","head":"GET /y HTTP/1.1\r\n","body":[1]})" << "\n"
+      << R"({"t":"end","id":"a","ms":2,"outcome":"done"})" << "\n"
+      << R"({"t":"request","id":"d","he)";
+  const LoggedRequests log = read();
+  EXPECT_EQ(log.damaged_lines, 4u);
+  EXPECT_EQ(log.lost_lines, 3u);
+  ASSERT_EQ(log.requests.size(), 2u);
+  EXPECT_EQ(log.requests[0].answer, std::string("\x00\xff", 2));
+  EXPECT_EQ(log.requests[1].target, "/y");
+  EXPECT_EQ(log.requests[1].outcome, "");
+}
+
+TEST_F(RequestLogTest, a_directory_that_cannot_be_made_is_an_error_that_names_the_flag) {
+  std::ofstream(dir_) << "a file";
+  const auto log = RequestLog::open(dir_ + "/below", 1000, 1000);
+  ASSERT_FALSE(log.ok());
+  EXPECT_NE(log.status().message().find("--request-log"), std::string::npos) << log.status().message();
+  EXPECT_FALSE(read_request_log(dir_ + "/nothing").ok());
+}
+
+TEST(Base64, round_trip_and_refusal) {
+  std::string bytes;
+  for (int i = 0; i < 300; i++) {
+    EXPECT_EQ(base64_bytes(base64_text(bytes)), bytes);
+    bytes.push_back(char(i * 7));
+  }
+  EXPECT_EQ(base64_text("Man"), "TWFu");
+  EXPECT_EQ(base64_text("Ma"), "TWE=");
+  EXPECT_EQ(base64_text("M"), "TQ==");
+  for (const char* bad : {"A", "AB", "ABC", "A===", "AB=C", "AB!=", "====="})
+    EXPECT_FALSE(base64_bytes(bad)) << bad;
+}
+
+}  // namespace
+}  // namespace invar::server
