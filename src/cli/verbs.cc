@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMessageBytes = 800;
 
 constexpr Verb kVerbs[] = {
+    {"serve", "answer many clients over HTTP, as the OpenAI API does", serve_verb},
     {"run", "answer prompts in the terminal", run_verb},
     {"inspect", "show what is in a model file and whether it can run", inspect_verb},
     {"logits", "write the logits of a token sequence to a file", logits_verb},

@@ -23,6 +23,7 @@ struct Verb {
 
 std::span<const Verb> verbs();
 
+int serve_verb(Arguments args);
 int run_verb(Arguments args);
 int inspect_verb(Arguments args);
 int logits_verb(Arguments args);

@@ -1,0 +1,122 @@
+#include "cli/served_model.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <future>
+
+#include "backends/scripted/scripted_backend.h"
+#include "base/hash.h"
+#include "cli/environment.h"
+#include "cli/prompts.h"
+#include "cli/text_setup.h"
+#include "format/model_digest.h"
+#include "tensor/numerics_version.h"
+
+namespace invar {
+namespace {
+
+Result<std::string> read_template(const std::string& path) {
+  if (path.empty()) return std::string();
+  auto text = read_text(path);
+  if (!text.ok()) return text.status().with_context("--chat-template");
+  if (text->empty()) return invalid_argument(fmt::format("--chat-template {}: the file is empty", path));
+  return text;
+}
+
+// "SmolLM2-135M-Instruct.Q4_1" of ".../SmolLM2-135M-Instruct.Q4_1.gguf".
+std::string name_of(const std::string& path) {
+  std::filesystem::path p = std::filesystem::path(path).lexically_normal();
+  if (!p.has_filename()) p = p.parent_path();
+  const std::string name = p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+  return name.empty() ? "model" : name;
+}
+
+using DigestTask = std::future<Result<std::string>>;
+
+// Reading a large model for the first time takes as long as the disk takes; the engine is set up meanwhile.
+DigestTask start_digest(const ModelSource& source) {
+  return std::async(std::launch::async, [&source] { return model_digest(source, environment().cache_dir); });
+}
+
+Result<std::string> finish_digest(DigestTask task) {
+  if (task.wait_for(std::chrono::seconds(1)) != std::future_status::ready)
+    fmt::print(stderr, "invar: reading the model once for its digest\n");
+  return task.get();
+}
+
+}  // namespace
+
+Status ServedModel::load_model(EngineFlags& flags, const std::string& chat_template) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, flags.load_model());
+  DigestTask digest = start_digest(model->source());
+  ASSIGN_OR_RETURN(text::TextModel text, set_up_text(model->source(), {.vocab = model->info().vocab,
+                                                                       .chat_template = chat_template}));
+  service_.text = std::make_shared<const text::TextModel>(std::move(text));
+  service_.vocab = model->info().vocab;
+  ASSIGN_OR_RETURN(engine_, flags.make_engine(model));
+  backend_name_ = flags.backend_name();
+  ASSIGN_OR_RETURN(service_.model_digest, finish_digest(std::move(digest)));
+  return {};
+}
+
+Status ServedModel::load_script(EngineFlags& flags, const std::string& chat_template,
+                                const std::string& script) {
+  auto text = read_text(script);
+  if (!text.ok()) return text.status().with_context("--scripted");
+  auto parsed = api::Script::parse(*text);
+  if (!parsed.ok()) return parsed.status().with_context(fmt::format("--scripted {}", script));
+  script_ = std::move(*parsed);
+  service_.script = script_.get();
+
+  ASSIGN_OR_RETURN(const std::string path, flags.model_path());
+  ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
+  ASSIGN_OR_RETURN(text::TextModel model, set_up_text(*source, {.chat_template = chat_template}));
+  service_.vocab = model.tokenizer->vocab_size();
+  service_.text = std::make_shared<const text::TextModel>(std::move(model));
+  // Not the model's: nothing of its weights answers here.
+  service_.model_digest = hex(sha256(*text));
+
+  constexpr int32_t kScriptedContext = 1 << 17;
+  const auto scripted = make_scripted_model(service_.vocab);
+  EngineModel parts{&scripted->graph, &scripted->weights, kScriptedContext, 0, scripted};
+  EngineOptions options = flags.options;
+  if (options.memory_bytes == 0) options.memory_bytes = uint64_t{256} << 20;
+  ASSIGN_OR_RETURN(engine_, Engine::create(std::move(parts), make_scripted_backend(), options));
+  backend_name_ = "answers from " + script;
+  return {};
+}
+
+Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
+                                                       const ServedModelOptions& options) {
+  ASSIGN_OR_RETURN(const std::string chat_template, read_template(options.chat_template));
+  std::unique_ptr<ServedModel> served(new ServedModel);
+  if (options.script.empty())
+    RETURN_IF_ERROR(served->load_model(flags, chat_template));
+  else
+    RETURN_IF_ERROR(served->load_script(flags, chat_template, options.script));
+
+  api::Service& service = served->service_;
+  service.model_names = options.names;
+  if (service.model_names.empty()) {
+    ASSIGN_OR_RETURN(const std::string path, flags.model_path());
+    service.model_names.push_back(name_of(path));
+  }
+  service.accept_any_model = options.accept_any_model;
+  service.created = std::time(nullptr);
+  service.context = served->engine_->context();
+  service.numerics = std::to_string(kNumericsVersion);
+  service.kv = flags.options.kv;
+  service.fingerprint =
+      "invar-" + hex(sha256(fmt::format("{}\n{}\n{}\n", service.model_digest, service.numerics, service.kv)))
+                     .substr(0, 16);
+  service.submit = [engine = served->engine_.get()](GenerateRequest request, int32_t choices) {
+    return engine->submit(std::move(request), choices);
+  };
+  served->engine_->start();
+  return served;
+}
+
+}  // namespace invar

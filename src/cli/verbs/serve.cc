@@ -1,0 +1,82 @@
+// invar serve: the model for many clients over HTTP. The first Ctrl-C or SIGTERM lets running answers end,
+// the second stops at once.
+
+#include <fmt/format.h>
+
+#include "cli/interrupt.h"
+#include "cli/served_model.h"
+#include "cli/server_flags.h"
+#include "cli/verbs.h"
+#include "server/server.h"
+
+namespace invar {
+namespace {
+
+std::vector<std::string> split_names(const std::string& list) {
+  std::vector<std::string> names;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    names.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return names;
+}
+
+Status serve(EngineFlags& engine, const ServedModelOptions& model, server::ServerOptions options,
+             Interrupt& interrupt) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> served, ServedModel::load(engine, model));
+  options.stats = [&served] { return served->engine().stats(); };
+  ASSIGN_OR_RETURN(const std::unique_ptr<server::Server> server,
+                   server::Server::start(options, served->service(), api::find_route));
+  interrupt.on_signal([&server] { server->drain(); });
+  const std::string where =
+      options.unix_path.empty()
+          ? fmt::format("http://{}:{}/v1",
+                        options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]",
+                        server->port())
+          : "unix socket " + options.unix_path;
+  fmt::print(stderr, "invar: {} is served at {} ({}, context {})\n", served->service().model_names[0], where,
+             served->backend_name(), served->service().context);
+  server->run();
+  interrupt.on_signal(nullptr);
+  return {};
+}
+
+}  // namespace
+
+int serve_verb(Arguments args) {
+  EngineFlags engine;
+  ServerFlags server;
+  ServedModelOptions model;
+  std::string names;
+  Flags flags("serve", "answer many clients over HTTP, as the OpenAI API does");
+  flags.example("invar serve", "the default model at http://127.0.0.1:8080/v1");
+  flags.example("invar serve --model model.gguf --host 0.0.0.0 --api-key keys.txt", "for others, with keys");
+  flags.example("invar serve --unix /run/invar.sock --served-model-name small,gpt-4o-mini",
+                "on a unix socket, under two names");
+  server.declare(flags);
+  flags.section("Model");
+  flags.text("--served-model-name", &names, "A,B", "names that requests may give; replies say the first");
+  flags.on("--accept-any-model", &model.accept_any_model,
+           "whatever name a request gives, it means this model");
+  flags.text("--chat-template", &model.chat_template, "FILE", "a Jinja template instead of the model's own");
+  flags.text("--scripted", &model.script, "FILE",
+             "answer from this file instead of the model (docs/scripted.md); for tests of clients");
+  engine.declare(flags);
+  flags.note("Exit code: 0 after SIGTERM or Ctrl-C and the end of running answers, 1 failed, 2 wrong usage.");
+  if (const auto end = parse_or_end(flags, args)) return *end;
+  if (!names.empty()) {
+    model.names = split_names(names);
+    for (const std::string& name : model.names)
+      if (name.empty())
+        return fail_usage(invalid_argument("--served-model-name: an empty name; write them as A,B"));
+  }
+  auto options = server.finish();
+  if (!options.ok()) return fail_usage(options.status());
+
+  Interrupt interrupt;
+  if (const Status s = serve(engine, model, std::move(*options), interrupt); !s.ok()) return fail(s);
+  return 0;
+}
+
+}  // namespace invar
