@@ -81,6 +81,7 @@ class Fields {
 
   void fail(std::string_view key, std::string_view what, std::string_view code = {}) const;
   Path at(std::string_view key) const { return {&path_, key}; }
+  const json::object& object() const { return object_; }
   const Path& path() const { return path_; }
   ErrorSink& sink() const { return sink_; }
 

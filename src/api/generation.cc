@@ -117,9 +117,8 @@ bool Generation::advance(std::string& out) {
     if (choice.finish != FinishReason::kNone) continue;
     // The first choice of a prompt brings the prompt's scores, which the others are rendered after.
     take(choice);
+    if (prompts_[choice.prompt].scores_left == 0) render(choice, out);
     if (failure_.has_value()) break;
-    if (prompts_[choice.prompt].scores_left > 0) continue;
-    render(choice, out);
   }
   if (!failure_.has_value()) return open_ == 0;
   cancel_all();

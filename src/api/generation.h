@@ -19,6 +19,7 @@ namespace invar::api {
 
 struct PlannedPrompt {
   std::vector<int32_t> ids;
+  size_t prefix = 0;  // ids at the front that the tokenizer added; no text of the request
   std::shared_ptr<const ScriptedAnswer> script;  // of a scripted server, else null
 };
 

@@ -180,7 +180,7 @@ Outcome post_chat_completions(const Call& call) {
 
   auto rendered = render_conversation(service, conversation);
   if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), "messages"));
-  PlannedPrompt prompt{.ids = std::move(rendered->ids), .script = nullptr};
+  PlannedPrompt prompt{.ids = std::move(rendered->ids), .prefix = 0, .script = nullptr};
   if (service.script != nullptr) {
     auto answer = service.script->answer(question_of(conversation), *service.text->tokenizer);
     if (!answer.ok()) return openai_error(error_of(answer.status()));

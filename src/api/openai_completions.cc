@@ -23,6 +23,7 @@ constexpr int64_t kDefaultMaxTokens = 16;
 
 struct Prompt {
   std::vector<int32_t> ids;
+  size_t prefix;     // ids that the tokenizer put in front
   std::string text;  // as sent, or the text of the ids sent
 };
 
@@ -44,10 +45,13 @@ class CompletionRenderer final : public Renderer {
         answers_(generation.choices().size()) {}
 
   void prompt_piece(int32_t prompt, const text::TextPiece& piece) override {
-    CompletionLogprobs& scores = prompts_[prompt].scores;
+    PromptScores& state = prompts_[prompt];
     for (const text::LogprobEntry& entry : piece.entries) {
-      scores.add(entry, !prompts_[prompt].begun, options_.alternatives);
-      prompts_[prompt].begun = true;
+      using Place = CompletionLogprobs::Place;
+      const bool in_text = state.tokens >= generation_.plan().prompts[prompt].prefix;
+      state.scores.add(entry, state.tokens == 0 ? Place::kFirst : Place::kLater, in_text,
+                       options_.alternatives);
+      ++state.tokens;
     }
   }
 
@@ -70,7 +74,7 @@ class CompletionRenderer final : public Renderer {
   void piece(const Choice& choice, std::string& out) override {
     Answer& answer = answers_[choice.index];
     for (const text::LogprobEntry& entry : choice.piece.entries)
-      answer.logprobs.add(entry, false, options_.alternatives);
+      answer.logprobs.add(entry, CompletionLogprobs::Place::kLater, true, options_.alternatives);
     if (generation_.streaming()) {
       chunk(choice, choice.piece.text, out);
     } else {
@@ -138,7 +142,7 @@ class CompletionRenderer final : public Renderer {
  private:
   struct PromptScores {
     CompletionLogprobs scores;
-    bool begun = false;
+    size_t tokens = 0;
   };
   struct Answer {
     std::string text;
@@ -220,13 +224,13 @@ void read_text_prompt(const json::value& value, const Path& path, const Fields& 
   auto ids = text::encode_raw(*service.text, text);
   if (!ids.ok()) return fields.sink().fail_with(prompt_error(ids.status(), "prompt"));
   if (ids->empty()) return fields.sink().fail(path, "has no tokens");
-  out->push_back({std::move(*ids), std::string(text)});
+  out->push_back({std::move(*ids), service.text->tokenizer->prefix().size(), std::string(text)});
 }
 
 void read_id_prompt(const json::array& list, const Path& path, const Fields& fields, const Service& service,
                     std::vector<Prompt>* out) {
   if (list.empty()) return fields.sink().fail(path, "has no tokens");
-  Prompt prompt;
+  Prompt prompt{};
   prompt.ids.resize(list.size());
   for (size_t i = 0; i < list.size(); ++i) {
     if (!read_token_id(list[i], {&path, i}, fields.sink(), service.vocab, &prompt.ids[i])) return;
@@ -321,7 +325,7 @@ Outcome post_completions(const Call& call) {
   if (document.failed()) return openai_error(document.error());
 
   for (Prompt& prompt : prompts) {
-    PlannedPrompt planned{.ids = std::move(prompt.ids), .script = nullptr};
+    PlannedPrompt planned{.ids = std::move(prompt.ids), .prefix = prompt.prefix, .script = nullptr};
     if (service.script != nullptr) {
       auto answer = service.script->answer({.turn = 1, .role = "user", .text = prompt.text, .tools = {}},
                                            *service.text->tokenizer);

@@ -86,14 +86,14 @@ void append_chat_logprob(std::string& out, const text::LogprobEntry& entry) {
   out += before == '[' ? "[]}" : "]}";
 }
 
-void CompletionLogprobs::add(const text::LogprobEntry& entry, bool first, bool alternatives) {
+void CompletionLogprobs::add(const text::LogprobEntry& entry, Place place, bool in_text, bool alternatives) {
   const std::string name = completion_token(entry.token);
   tokens_ += separator(tokens_);
   append_json_string(tokens_, name);
 
   token_logprobs_ += separator(token_logprobs_);
   top_logprobs_ += separator(top_logprobs_);
-  if (first) {
+  if (place == Place::kFirst) {
     token_logprobs_ += "null";
     top_logprobs_ += "null";
   } else {
@@ -119,7 +119,7 @@ void CompletionLogprobs::add(const text::LogprobEntry& entry, bool first, bool a
   const std::string& bytes = entry.token.bytes;
   const bool inside = !bytes.empty() && (uint8_t(bytes[0]) & 0xC0) == 0x80;
   append_json_int(text_offset_, inside ? characters_ - 1 : characters_);
-  characters_ += count_characters(bytes);
+  if (in_text) characters_ += count_characters(bytes);
 }
 
 void CompletionLogprobs::skip(std::string_view text) {

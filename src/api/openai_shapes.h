@@ -32,8 +32,10 @@ void append_chat_logprob(std::string& out, const text::LogprobEntry& entry);
 // points of the choice's text from its beginning.
 class CompletionLogprobs {
  public:
-  // `first`: a token without a score, as the first one of a prompt.
-  void add(const text::LogprobEntry& entry, bool first, bool alternatives);
+  // Which token this is. kFirst: it has no score, as the first one of a prompt.
+  enum class Place { kFirst, kLater };
+  // in_text: its bytes are part of the reply's text.
+  void add(const text::LogprobEntry& entry, Place place, bool in_text, bool alternatives);
   // The text goes on with what no token stands for.
   void skip(std::string_view text);
   // {"tokens":[...],...} of what was added since the last call; null if there was nothing.

@@ -179,6 +179,8 @@ json::object sample_arguments(const json::object& function) {
 }
 
 void read_script_rule(const Fields& fields, ScriptRule* rule) {
+  refuse_unknown(fields.object(), fields.path(), fields.sink(),
+                 {"when", "text", "groups", "first_ms", "group_ms", "finish", "error", "fail", "cut"});
   read_when(fields, rule);
   std::string_view text;
   if (fields.string("text", &text)) {

@@ -132,3 +132,26 @@ write("chat_template", "features.jinja", """{%- macro m(x, y='d') -%}{{ x ~ y }}
 {{- '<|' + message['role'] + '|>' + message.content | trim + eos_token }}{{ m(ns.n) }}{% else %}none{% endfor %}
 {%- if tools is defined and tools %}{{ tools | tojson(indent=2) }}{% endif %}
 {%- if add_generation_prompt %}{% generation %}{{ strftime_now('%Y') }}{% endgeneration %}{% endif %}""")
+
+# ---- requests: the first byte chooses the endpoint
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}}]
+HISTORY = [{"role": "developer", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "Hello <|im_end|>"}]},
+           {"role": "assistant", "content": None, "tool_calls": [
+               {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
+           {"role": "tool", "tool_call_id": "a", "content": "r"}]
+SAMPLING = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1,
+            "repetition_penalty": 1.1, "logit_bias": {"5": 1}, "seed": -1, "max_tokens": 5, "stop": ["EN", "END"],
+            "stop_token_ids": [7], "ignore_eos": True, "n": 2, "stream": True, "stream_options": {"include_usage": True}}
+write("openai_request", "chat", b"\0" + json.dumps(
+    {"model": "tiny", "messages": HISTORY, "tools": TOOLS, "tool_choice": "auto", "logprobs": True, "top_logprobs": 2,
+     "response_format": {"type": "text"}, "chat_template_kwargs": {"mood": "x"}, **SAMPLING}).encode())
+write("openai_request", "prefill", b"\0" + json.dumps(
+    {"messages": HISTORY[:2] + [{"role": "assistant", "content": "He"}], "continue_final_message": True}).encode())
+write("openai_request", "completions", b"\1" + json.dumps(
+    {"prompt": ["Hello", "\u00e9"], "echo": True, "logprobs": 2, **SAMPLING}).encode())
+write("openai_request", "best_of", b"\1" + json.dumps({"prompt": [[1, 2], [260]], "best_of": 3, "n": 2}).encode())
+write("openai_request", "score", b"\1" + json.dumps(
+    {"prompt": [72, 101], "echo": True, "logprobs": 0, "max_tokens": 0}).encode())
+write("openai_request", "tokenize", b"\2" + json.dumps({"prompt": "Hello", "with_pieces": True, "return_token_strs": True}).encode())
+write("openai_request", "detokenize", b"\3" + json.dumps({"tokens": [72, 200, 260]}).encode())
+write("openai_request", "apply_template", b"\4" + json.dumps({"messages": HISTORY, "tools": TOOLS}).encode())

@@ -1,0 +1,169 @@
+// Which path leads where, and the small endpoints.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/openai_error.h"
+#include "api/testing/fake_service.h"
+
+namespace invar::api {
+namespace {
+
+namespace json = boost::json;
+
+TEST(Routes, a_path_has_methods) {
+  const struct {
+    const char* method;
+    const char* path;
+    bool found;
+    const char* allowed;
+    const char* parameter;
+  } cases[] = {
+      {"POST", "/v1/chat/completions", true, "POST, OPTIONS", ""},
+      {"GET", "/v1/chat/completions", false, "POST, OPTIONS", ""},
+      {"GET", "/v1/models", true, "GET, HEAD, OPTIONS", ""},
+      {"DELETE", "/v1/models", false, "GET, HEAD, OPTIONS", ""},
+      {"GET", "/v1/models/a", true, "GET, HEAD, OPTIONS", "a"},
+      {"GET", "/v1/models/org/name", true, "GET, HEAD, OPTIONS", "org/name"},
+      {"GET", "/v1/models/", false, "", ""},
+      {"POST", "/v1/chat/completions/", false, "", ""},
+      {"POST", "/v1/chat/completions/../models", false, "", ""},
+      {"POST", "/V1/chat/completions", false, "", ""},
+      {"GET", "/", false, "", ""},
+      {"GET", "", false, "", ""},
+  };
+  for (const auto& c : cases) {
+    const Match match = find_route(c.method, c.path);
+    EXPECT_EQ(match.route != nullptr, c.found) << c.method << " " << c.path;
+    EXPECT_EQ(match.allowed, c.allowed) << c.path;
+    EXPECT_EQ(match.parameter, c.parameter) << c.path;
+    ASSERT_NE(match.protocol, nullptr);
+  }
+}
+
+TEST(Routes, errors_have_four_members) {
+  const json::value error = parsed(openai_error({404, "no \"x\"", "", ""}).body).at("error");
+  EXPECT_EQ(error.at("message").as_string(), "no \"x\"");
+  EXPECT_EQ(error.at("type").as_string(), "invalid_request_error");
+  EXPECT_TRUE(error.at("param").is_null());
+  EXPECT_TRUE(error.at("code").is_null());
+  const struct {
+    Code code;
+    int status;
+  } cases[] = {{Code::kInvalidArgument, 400},   {Code::kNotFound, 400},    {Code::kUnsupported, 400},
+               {Code::kResourceExhausted, 429}, {Code::kUnavailable, 503}, {Code::kCancelled, 499},
+               {Code::kInternal, 500},          {Code::kIo, 500},          {Code::kCorrupt, 500}};
+  for (const auto& c : cases)
+    EXPECT_EQ(error_of({c.code, "m"}).status, c.status);
+}
+
+json::value get(FakeService& fake, const std::string& path, int* status) {
+  const Match match = find_route("GET", path);
+  const Request request{.method = "GET", .path = path, .query = "", .body = ""};
+  const Outcome outcome = match.route->handle({fake.service, request, match.parameter, [] {}});
+  const Response& response = std::get<Response>(outcome);
+  *status = response.status;
+  return parsed(response.body);
+}
+
+TEST(Models, lists_every_name_and_finds_one) {
+  FakeService fake;
+  int status = 0;
+  const json::value list = get(fake, "/v1/models", &status);
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(list.at("object").as_string(), "list");
+  ASSERT_EQ(list.at("data").as_array().size(), 2u);
+  const json::value one = get(fake, "/v1/models/tiny-alias", &status);
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(one, list.at("data").at(1));
+  EXPECT_EQ(one.at("id").as_string(), "tiny-alias");
+  EXPECT_EQ(one.at("object").as_string(), "model");
+  EXPECT_EQ(one.at("created"), 1700000000);
+  EXPECT_EQ(one.at("max_model_len"), 400);
+  const json::value none = get(fake, "/v1/models/other", &status);
+  EXPECT_EQ(status, 404);
+  EXPECT_EQ(none.at("error").at("code").as_string(), "model_not_found");
+}
+
+TEST(Tokenize, text_to_ids_and_back) {
+  FakeService fake;
+  int status = 0;
+  json::value reply = fake.post_json("/tokenize", R"({"content":"Hello\u00e9"})", &status);
+  EXPECT_EQ(status, 200);
+  ASSERT_EQ(reply.at("tokens").as_array().size(), 3u);
+  EXPECT_EQ(reply.at("count"), 3);
+  EXPECT_EQ(reply.at("max_model_len"), 400);
+  reply = fake.post_json("/detokenize", "{\"tokens\":" + json::serialize(reply.at("tokens")) + "}", &status);
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(reply.at("content").as_string(), "Hello\xC3\xA9");
+  EXPECT_EQ(reply.at("prompt").as_string(), "Hello\xC3\xA9");
+}
+
+TEST(Tokenize, pieces_are_strings_or_bytes) {
+  FakeService fake;
+  int status = 0;
+  json::value reply = fake.post_json("/tokenize", R"({"content":"Hello\u00e9","with_pieces":true})", &status);
+  EXPECT_EQ(reply.at("tokens").at(0).at("piece").as_string(), "Hello");
+  EXPECT_EQ(reply.at("tokens").at(0).at("id"), fake.id("Hello"));
+  EXPECT_EQ(reply.at("tokens").at(1).at("piece"), json::parse("[195]"));
+  reply = fake.post_json("/tokenize", R"({"content":"Hello","return_token_strs":true})", &status);
+  EXPECT_EQ(reply.at("token_strs"), json::parse(R"(["Hello"])"));
+}
+
+TEST(Tokenize, special_tokens_are_a_choice) {
+  FakeService fake;
+  fake.use_bos();
+  int status = 0;
+  const auto count = [&](const char* body) {
+    return fake.post_json("/tokenize", body, &status).at("count").as_int64();
+  };
+  EXPECT_EQ(count(R"({"content":"a"})"), 1);
+  EXPECT_EQ(count(R"({"content":"a","add_special":true})"), 2);
+  EXPECT_EQ(count(R"({"prompt":"a"})"), 2);
+  EXPECT_EQ(count(R"({"prompt":"a","add_special_tokens":false})"), 1);
+  EXPECT_EQ(count(R"({"content":"<s>"})"), 1);
+  EXPECT_EQ(count(R"({"content":"<s>","parse_special":false})"), 3);
+  EXPECT_EQ(count(R"({"content":""})"), 0);
+}
+
+TEST(Tokenize, conversations_are_rendered) {
+  FakeService fake;
+  int status = 0;
+  const char* body = R"({"messages":[{"role":"user","content":"Hi"}]})";
+  const json::value rendered = fake.post_json("/apply-template", body, &status);
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(rendered.at("prompt").as_string(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  const json::value tokens = fake.post_json("/tokenize", body, &status);
+  EXPECT_EQ(size_t(tokens.at("count").as_int64()),
+            fake.ids(std::string(rendered.at("prompt").as_string())).size());
+}
+
+TEST(Tokenize, wrong_requests_are_400) {
+  FakeService fake;
+  const struct {
+    const char* path;
+    const char* body;
+    const char* param;
+  } cases[] = {
+      {"/tokenize", "{}", "content"},
+      {"/tokenize", R"({"content":5})", "content"},
+      {"/tokenize", R"({"content":"x","add_special":1})", "add_special"},
+      {"/tokenize", R"({"messages":[]})", "messages"},
+      {"/detokenize", "{}", "tokens"},
+      {"/detokenize", R"({"tokens":["x"]})", "tokens[0]"},
+      {"/detokenize", R"({"tokens":[1,-1]})", "tokens[1]"},
+      {"/detokenize", R"({"tokens":[1000000]})", "tokens[0]"},
+      {"/apply-template", "{}", "messages"},
+      {"/apply-template", R"({"messages":[{"role":"user","content":"x"}],"chat_template":"x"})",
+       "chat_template"},
+  };
+  for (const auto& c : cases) {
+    int status = 0;
+    const json::value reply = fake.post_json(c.path, c.body, &status);
+    EXPECT_EQ(status, 400) << c.body;
+    EXPECT_EQ(reply.at("error").at("param").as_string(), c.param) << c.body;
+  }
+}
+
+}  // namespace
+}  // namespace invar::api
