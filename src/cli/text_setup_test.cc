@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 namespace invar {
 namespace {
@@ -62,6 +65,40 @@ TEST(TextSetup, stop_ids_come_from_the_generation_settings_too) {
   EXPECT_THAT(o.text.stop_ids, Contains(477));
   EXPECT_TRUE(std::is_sorted(o.text.stop_ids.begin(), o.text.stop_ids.end()));
   EXPECT_THAT(open("gguf/lossless/llama-untied.gguf").text.stop_ids, Contains(477));
+}
+
+// The oracle's folder with one piece of a file replaced: the error of its text.
+std::string error_with(const std::string& file, const std::string& from, const std::string& to) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "invar-text-setup";
+  fs::remove_all(folder);
+  fs::copy(INVAR_TEST_DATA "/oracles/models/llama-untied", folder);
+  const fs::path path = folder / file;
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  std::string changed = text.str();
+  const size_t at = changed.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  if (at != std::string::npos) changed.replace(at, from.size(), to);
+  fs::permissions(path, fs::perms::owner_write, fs::perm_options::add);
+  std::ofstream(path, std::ios::binary) << changed;
+  const auto source = ModelSource::open(folder.string());
+  if (!source.ok()) return source.status().message();
+  const auto model = set_up_text(**source);
+  fs::remove_all(folder);
+  return model.ok() ? "ok" : model.status().message();
+}
+
+TEST(TextSetup, token_ids_must_have_an_embedding_row) {
+  EXPECT_EQ(error_with("generation_config.json", "477", "479"), "ok");
+  EXPECT_THAT(error_with("generation_config.json", "477", "480"),
+              HasSubstr("generation_config.json: eos_token_id 480 is outside the 480 embedding rows"));
+  EXPECT_THAT(error_with("config.json", "477", "100000"), HasSubstr("config.json: eos_token_id 100000"));
+  // One token more than the table has rows.
+  EXPECT_THAT(error_with("tokenizer.json", "}],\"normalizer\"",
+                         "},{\"id\":480,\"content\":\"<extra>\",\"single_word\":false,\"lstrip\":false,"
+                         "\"rstrip\":false,\"normalized\":false,\"special\":true}],\"normalizer\""),
+              HasSubstr("the tokenizer has 481 tokens, but the model has 480 embedding rows"));
 }
 
 TEST(TextSetup, a_model_without_a_template_says_so_only_when_one_is_needed) {
