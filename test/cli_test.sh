@@ -84,6 +84,20 @@ printf '{"prompt": "Name a fruit."}\n{"prompt": "What is 2+3?"}\n' >"$work/promp
 run "JSON lines" 0 "$invar" run --file "$work/prompts.jsonl" --temp 0 -n 4 </dev/null
 out_has "JSON lines" "==> prompt 2 <=="
 
+# A bad prompt is named with its line; the others are answered as if it were not there.
+printf '\xef\xbb\xbf{"prompt": "Name a fruit."}\n{"prompt": "Name\n{"prompt": "caf\\ud800"}\n{"prompt": "What is 2+3?"}\n' >"$work/mixed"
+run "bad prompts among others" 1 "$invar" run --file "$work/mixed" --temp 0 -n 4 </dev/null
+err_has "bad prompts among others" "mixed: line 2: not JSON"
+err_has "bad prompts among others" "mixed: line 3: "
+err_has "bad prompts among others" "2 of 4 prompts failed"
+check "bad prompts among others: headers" [ "$(grep '^==> ' "$work/out" | tr -dc 14)" = 14 ]
+cp "$work/out" "$work/mixed.out"
+run "the others alone" 0 "$invar" run --file "$work/prompts.jsonl" --temp 0 -n 4 </dev/null
+check "bad prompts change the others" cmp -s <(sed 's/^==> prompt 2/==> prompt 4/' "$work/out") "$work/mixed.out"
+run "a long prompt among others" 1 "$invar" run --file - --ctx 64 --temp 0 -n 4 < <(printf '%s\n' "$(seq 200 | tr '\n' ' ')" "Name a fruit.")
+err_has "a long prompt among others" "standard input: line 1: prompt: "
+out_has "a long prompt among others" "==> prompt 2 <=="
+
 run "log probabilities" 0 "$invar" run --raw --temp 0 -n 3 --logprobs 2 "The capital of France is" </dev/null
 check "log probabilities: lines" [ "$(grep -c 'alternatives:' "$work/out")" = 3 ]
 run "system message" 0 "$invar" run --system "Answer in French." --temp 0 -n 4 hello </dev/null
@@ -122,6 +136,24 @@ wait $pid
 code=$?
 check "Ctrl-C in logits: exit code $code" [ $code = 130 ]
 check "Ctrl-C in logits: a file is left" [ -z "$(ls "$work" | grep long.npy)" ]
+
+# SIGTERM while packing: stopped with the unfinished file in the cache, then ended.
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
+  rm -rf "$work/packing" && mkdir -p "$work/packing"
+  XDG_CACHE_HOME=$work/packing "$invar" bench --model "$model" --reps 1 >"$work/out" 2>"$work/err" </dev/null &
+  pid=$!
+  while kill -0 $pid 2>/dev/null && ! compgen -G "$work/packing/invar/packed/*.tmp.*" >/dev/null; do :; done
+  kill -STOP $pid
+  caught=$(compgen -G "$work/packing/invar/packed/*.tmp.*")
+  kill -TERM $pid
+  kill -CONT $pid
+  wait $pid
+  code=$?
+  [ -z "$caught" ] || break
+done
+check "SIGTERM while packing: never caught in the act" [ -n "$caught" ]
+check "SIGTERM while packing: exit code $code" [ $code = 130 ]
+check "SIGTERM while packing: a file is left" [ -z "$(ls "$work/packing/invar/packed")" ]
 
 # ---- inspect, tokenize, logits, bench, help
 run "inspect" 0 "$invar" inspect "$model" --tensors
@@ -190,6 +222,17 @@ refused "unknown flag" 2 "did you mean --threads?" "$invar" run --thread 2 hello
 refused "bad value" 2 "--temp hot" "$invar" run --temp hot hello
 refused "unknown set" 2 "--isa avx3" "$invar" run --isa avx3 hello
 INVAR_ISA=avx3 refused "unknown set in INVAR_ISA" 1 "INVAR_ISA" "$invar" run hello </dev/null
+refused "value out of range" 2 "--top-p 0" "$invar" run --top-p 0 hello
+refused "penalty out of range" 2 "--repeat-penalty 0" "$invar" run --repeat-penalty 0 hello
+refused "context out of range" 2 "--ctx 0" "$invar" run --ctx 0 hello
+refused "empty value" 2 "--model needs a value" "$invar" run --model= "$tiny" hello
+refused "half a bias" 2 "must be ID:X" "$invar" run --logit-bias : hello
+refused "bias outside the vocabulary" 1 "--logit-bias 999999" "$invar" run --logit-bias 999999:1 hello </dev/null
+refused "stop id outside the vocabulary" 1 "--stop-id 999999" "$invar" run --stop-id 999999 hello </dev/null
+refused "inspect of nothing" 2 "FILE is empty" "$invar" inspect ""
+refused "inspect of two" 2 "FILE or --model" "$invar" inspect --model "$tiny" "$tiny"
+refused "tokenize in two forms" 2 "either --ids or --json" "$invar" tokenize --ids --json hello
+refused "tokenize both ways" 2 "--ids is about turning text into ids, --decode" "$invar" tokenize --ids --decode 1,2
 refused "no prompt" 1 "no prompt" "$invar" run </dev/null
 refused "missing prompt file" 1 "$work/none" "$invar" run --file "$work/none"
 refused "missing model" 1 "$work/none.gguf" "$invar" run --model "$work/none.gguf" hello </dev/null
@@ -212,6 +255,29 @@ out_has "inspect an unknown architecture" "does not run"
 out_has "inspect an unknown architecture" "blk.0.attn_q.weight"
 LC_ALL=C sed 's/\(tokenizer.ggml.model.\{12\}\)gpt2/\1gptX/' "$tiny" >"$work/gptx.gguf"
 refused "unknown tokenizer" 1 gptX "$invar" run --model "$work/gptx.gguf" hello </dev/null
+# A name that would colour the terminal, clear it, or go on for ever, where the chat template was.
+escaped() { check "$1: control characters" [ -z "$(LC_ALL=C tr -d '\n\40-\176\200-\377' <"$work/out")$(LC_ALL=C tr -d '\n\40-\176\200-\377' <"$work/err")" ]; }
+name=$(LC_ALL=C grep -abo general.name "$tiny" | head -1 | cut -d: -f1)
+cp "$tiny" "$work/escape.gguf"
+printf '\033[2' | dd of="$work/escape.gguf" bs=1 seek=$((name + 12 + 4 + 8)) conv=notrunc status=none
+run "name with an escape" 0 "$invar" run -v --raw --model "$work/escape.gguf" --temp 0 -n 1 hello </dev/null
+check "name with an escape: shown" grep -qF 'model \x1b[2' "$work/err"
+run "name with an escape, inspect" 0 "$invar" inspect "$work/escape.gguf"
+escaped "name with an escape, inspect"
+run "name with an escape, bench" 0 "$invar" bench --model "$work/escape.gguf" --prompt 4 --decode 0 --reps 1
+escaped "name with an escape, bench"
+cp -r "$oracles/models/qwen2-bias" "$work/hf"
+chmod -R u+w "$work/hf"
+sed -i '1s/{/{"k\\u001b[2J\\u009b": "\\u009b2J",/' "$work/hf/config.json"
+echo "{{ raise_exception('\\x1b[2J' * 1000) }}" >"$work/hf/chat_template.jinja"
+for form in "" --json; do
+  # shellcheck disable=SC2086
+  run "folder with escapes, inspect $form" 0 "$invar" inspect $form "$work/hf"
+  escaped "folder with escapes, inspect $form"
+  check "folder with escapes, inspect $form: C1" [ -z "$(LC_ALL=C grep -P '\xc2[\x80-\x9f]' "$work/out")" ]
+done
+refused "template that raises escapes" 1 "chat template" "$invar" run --model "$work/hf" hello </dev/null
+escaped "template that raises escapes"
 # Type 22 (IQ2_S) for one tensor: 17 bytes of name, dimensions (4 + 2*8), then the type.
 cp "$tiny" "$work/type.gguf"
 at=$(LC_ALL=C grep -abo token_embd.weight "$tiny" | head -1 | cut -d: -f1)
@@ -226,6 +292,12 @@ mkdir "$work/folder"
 refused "folder without a model" 1 config.json "$invar" run --model "$work/folder" hello </dev/null
 
 refused "prompt longer than the context" 1 "the context of 16 tokens, set by --ctx; shorten it or raise --ctx (up to" "$invar" run --ctx 16 "one two three four five six seven eight nine ten" </dev/null
+# Far too long is refused before it is turned into tokens, and never read to its end.
+head -c 12000000 /dev/zero | tr '\0' 'x' >"$work/huge"
+refused "huge prompt" 1 "11.4 MiB of text are at least" timeout 20 "$invar" run <"$work/huge"
+refused "huge prompt in a file" 1 "huge: line 1: prompt: 11.4 MiB" timeout 20 "$invar" run --file "$work/huge" </dev/null
+refused "endless prompt" 1 "more than 16.0 MiB" timeout 20 "$invar" run < <(yes)
+refused "endless file" 1 "more than 64.0 MiB" timeout 20 "$invar" run --file /dev/zero
 refused "pool too small" 1 "give --memory" "$invar" run --memory 1KiB hello </dev/null
 refused "pool too small for the default context" 1 "give --ctx" "$invar" run --memory 4MiB hello </dev/null
 echo '[1, 2, 999999]' >"$work/far.json"

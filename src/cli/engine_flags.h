@@ -17,6 +17,7 @@ class EngineFlags {
   // Only --model; for verbs that need no engine.
   void declare_model(Flags& flags);
 
+  bool names_model() const { return !model_.empty(); }
   // --model, else the default model. An error says which file to place where.
   Result<std::string> model_path() const;
   Result<std::shared_ptr<const Model>> load_model() const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/utf8.h"
@@ -74,6 +75,22 @@ std::string terminal_text(std::string_view text, size_t most) {
     tail = *p + tail;
   }
   return head + std::string(kCut) + tail;
+}
+
+std::string json_for_terminal(std::string_view json) {
+  std::string out;
+  while (!json.empty()) {
+    const size_t length = std::max<size_t>(utf8_length(json), 1);
+    const std::string_view c = json.substr(0, length);
+    json.remove_prefix(length);
+    if (c == "\x7F")
+      out += "\\u007f";
+    else if (length == 2 && c[0] == '\xC2' && steers(c))
+      out += fmt::format("\\u00{:02x}", static_cast<unsigned char>(c[1]));
+    else
+      out += c;
+  }
+  return out;
 }
 
 }  // namespace invar

@@ -13,4 +13,8 @@ namespace invar {
 // message is its remedy.
 std::string terminal_text(std::string_view text, size_t most);
 
+// Serialized JSON means the same and steers no terminal: DEL and the controls U+0080 to U+009F, which JSON
+// lets pass, become escapes.
+std::string json_for_terminal(std::string_view json);
+
 }  // namespace invar

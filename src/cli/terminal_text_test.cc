@@ -33,5 +33,10 @@ TEST(TerminalText, cuts_the_middle_of_what_is_long) {
   EXPECT_EQ(terminal_text(umlauts, 41).find("\\x"), std::string::npos);
 }
 
+TEST(TerminalText, json_keeps_its_meaning_without_control_characters) {
+  EXPECT_EQ(json_for_terminal("{\"gr\xC3\xBC\":\"\xC2\x9B\x7F\\u001b\"}"),
+            "{\"gr\xC3\xBC\":\"\\u009b\\u007f\\u001b\"}");
+}
+
 }  // namespace
 }  // namespace invar

@@ -6,11 +6,13 @@
 #include <boost/json.hpp>
 #include <cstring>
 #include <map>
+#include <span>
 
 #include "base/size_text.h"
 #include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/quote_piece.h"
+#include "cli/terminal_text.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
 #include "format/gguf.h"
@@ -22,7 +24,9 @@ namespace invar {
 namespace {
 
 constexpr size_t kShownBytes = 100;  // of a long string
+constexpr size_t kShownPath = 1000, kShownMessage = 800;
 constexpr uint64_t kShownItems = 6;  // of a long array
+constexpr size_t kShownLines = 200;  // of metadata and dropped tensors
 
 // ---- metadata of GGUF files
 
@@ -118,9 +122,7 @@ Result<Report> make_report(const std::string& path) {
   if (const GgufFile* gguf = r.source->gguf()) {
     r.format = fmt::format("GGUF version {}", gguf->version());
     for (const GgufEntry& e : gguf->entries())
-      r.metadata.emplace_back(quote_piece(e.key), value_text(e));
-    for (auto& [key, value] : r.metadata)
-      key = key.substr(1, key.size() - 2);
+      r.metadata.emplace_back(terminal_text(e.key, kShownBytes), value_text(e));
   } else {
     r.format = "safetensors with config.json";
     ASSIGN_OR_RETURN(const std::string config, r.source->side_file("config.json"));
@@ -128,13 +130,22 @@ Result<Report> make_report(const std::string& path) {
     const boost::json::value v = boost::json::parse(config, error);
     if (const auto* object = v.if_object(); object && !error) {
       for (const auto& [key, value] : *object) {
-        const std::string shown = boost::json::serialize(value);
-        r.metadata.emplace_back(std::string(key),
-                                shown.size() > kShownBytes ? shown.substr(0, kShownBytes) + "..." : shown);
+        r.metadata.emplace_back(terminal_text(key, kShownBytes),
+                                terminal_text(boost::json::serialize(value), kShownBytes));
       }
     }
   }
   return r;
+}
+
+// Messages quote what is in the file: what a template raised, an unknown name.
+std::string message_text(const Status& status) {
+  return terminal_text(status.message(), kShownMessage);
+}
+
+std::string list_text(std::span<const int32_t> ids) {
+  const auto shown = ids.first(std::min(ids.size(), size_t{2 * kShownItems}));
+  return fmt::format("{}{}", fmt::join(shown, ", "), ids.size() > shown.size() ? ", ..." : "");
 }
 
 std::string packed_name(const SourceTensor& t) {
@@ -156,7 +167,7 @@ void print_text(const Report& r, bool tensors) {
   std::string counts;
   for (const auto& [type, count] : types)
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, type);
-  fmt::print("file       {}\n", quote_piece(r.source->path()));
+  fmt::print("file       {}\n", quote_piece(r.source->path(), kShownPath));
   fmt::print("format     {}, architecture {}\n", r.format,
              quote_piece(r.source->architecture(), kShownBytes));
   if (r.family != nullptr) {
@@ -169,18 +180,21 @@ void print_text(const Report& r, bool tensors) {
              double(elements) / 1e6, size_text(bytes));
   if (r.text_status.ok()) {
     fmt::print("tokenizer  {} tokens, stop ids [{}]\n", r.text.tokenizer->vocab_size(),
-               fmt::join(r.text.stop_ids, ", "));
-    fmt::print("template   {}\n", r.text.chat_template ? "yes" : r.text.template_error.message());
+               list_text(r.text.stop_ids));
+    fmt::print("template   {}\n", r.text.chat_template ? "yes" : message_text(r.text.template_error));
   } else {
-    fmt::print("tokenizer  cannot be used: {}\n", r.text_status.message());
+    fmt::print("tokenizer  cannot be used: {}\n", message_text(r.text_status));
   }
-  for (const std::string& name : r.dropped)
-    fmt::print("dropped    {} (not needed)\n", quote_piece(name));
-  fmt::print("verdict    {}\n", r.runs.ok() ? "runs" : "does not run: " + r.runs.message());
+  for (const std::string& name : std::span(r.dropped).first(std::min(r.dropped.size(), kShownLines)))
+    fmt::print("dropped    {} (not needed)\n", quote_piece(name, kShownBytes));
+  if (r.dropped.size() > kShownLines) fmt::print("dropped    and {} more\n", r.dropped.size() - kShownLines);
+  fmt::print("verdict    {}\n", r.runs.ok() ? "runs" : "does not run: " + message_text(r.runs));
 
   fmt::print("\nmetadata\n");
-  for (const auto& [key, value] : r.metadata)
+  for (const auto& [key, value] : std::span(r.metadata).first(std::min(r.metadata.size(), kShownLines)))
     fmt::print("  {} = {}\n", key, value);
+  if (r.metadata.size() > kShownLines)
+    fmt::print("  and {} more; --json shows all\n", r.metadata.size() - kShownLines);
   if (!tensors) return;
   fmt::print("\ntensors\n  {:<44} {:<7} {:<16} {:<12} {}\n", "name", "type", "shape", "packed as",
              "in the file");
@@ -204,6 +218,9 @@ void print_json(const Report& r) {
                        {"shape", boost::json::value_from(t.shape)},
                        {"packed", packed_name(t)},
                        {"bytes", t.data.size()}});
+  boost::json::array dropped;
+  for (const std::string& name : r.dropped)
+    dropped.push_back(json_text(name));
   boost::json::object metadata;
   for (const auto& [key, value] : r.metadata)
     metadata[json_text(key)] = json_text(value);
@@ -215,10 +232,10 @@ void print_json(const Report& r) {
                                       {"tokenizer_problem", json_text(r.text_status.message())},
                                       {"stop_ids", boost::json::value_from(r.text.stop_ids)},
                                       {"chat_template", r.text.chat_template != nullptr},
-                                      {"dropped", boost::json::value_from(r.dropped)},
+                                      {"dropped", std::move(dropped)},
                                       {"metadata", std::move(metadata)},
                                       {"tensors", std::move(tensors)}};
-  fmt::print("{}\n", boost::json::serialize(report));
+  fmt::print("{}\n", json_for_terminal(boost::json::serialize(report)));
 }
 
 }  // namespace
@@ -237,6 +254,11 @@ int inspect_verb(Arguments args) {
   engine.declare_model(flags);
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (files.size() > 1) return fail_usage(invalid_argument("inspect takes one file"));
+  if (!files.empty() && files[0].empty())
+    return fail_usage(
+        invalid_argument("FILE is empty; name a model file, or leave it out for the default model"));
+  if (!files.empty() && engine.names_model())
+    return fail_usage(invalid_argument("give either FILE or --model, not both"));
 
   const Result<std::string> path = files.empty() ? engine.model_path() : Result<std::string>(files[0]);
   if (!path.ok()) return fail(path.status());

@@ -16,6 +16,7 @@
 #include "cli/prompts.h"
 #include "cli/quote_piece.h"
 #include "cli/sampling_flags.h"
+#include "cli/terminal_text.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
 #include "text/detokenizer.h"
@@ -165,7 +166,7 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, engine_flags.make_engine(model));
 
   if (engine_flags.verbose)
-    fmt::print(stderr, "model {}; {}; kv {}; seed {}\n", quote_piece(model->info().name, kShownNameBytes),
+    fmt::print(stderr, "model {}; {}; kv {}; seed {}\n", terminal_text(model->info().name, kShownNameBytes),
                engine_flags.backend_name(), engine_flags.options.kv, sampling.seed());
 
   const bool several = prompts.size() > 1;

@@ -4,11 +4,13 @@
 
 #include <boost/json.hpp>
 #include <limits>
+#include <utility>
 
 #include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/prompts.h"
 #include "cli/quote_piece.h"
+#include "cli/terminal_text.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
 #include "text/detokenizer.h"
@@ -89,7 +91,8 @@ Status tokenize(const EngineFlags& engine, const TokenizeOptions& options) {
       list.push_back(id);
       pieces.push_back(json_piece(tokenizer.token_bytes(id)));
     }
-    fmt::print("{}\n", boost::json::serialize(boost::json::object{{"ids", list}, {"pieces", pieces}}));
+    fmt::print("{}\n", json_for_terminal(
+                           boost::json::serialize(boost::json::object{{"ids", list}, {"pieces", pieces}})));
   } else if (options.ids) {
     fmt::print("[{}]\n", fmt::join(ids, ", "));
   } else {
@@ -117,6 +120,15 @@ int tokenize_verb(Arguments args) {
   flags.text("--decode", &options.decode, "IDS", "the other way: ids such as 1,2,3 or - for standard input");
   engine.declare_model(flags);
   if (const auto end = parse_or_end(flags, args)) return *end;
+  if (options.ids && options.json)
+    return fail_usage(invalid_argument("give either --ids or --json, not both"));
+  for (const auto& [given, name] :
+       {std::pair(options.ids, "--ids"), std::pair(options.json, "--json"), std::pair(options.bos, "--bos"),
+        std::pair(options.no_special, "--no-special")}) {
+    if (given && !options.decode.empty())
+      return fail_usage(invalid_argument(fmt::format(
+          "{} is about turning text into ids, --decode the other way: give either of them, not both", name)));
+  }
   if (!options.decode.empty() && !options.text.empty())
     return fail_usage(invalid_argument("--decode takes ids, not text; leave the text out"));
   if (const Status s = tokenize(engine, options); !s.ok()) return fail(s);
