@@ -14,7 +14,10 @@ constexpr int64_t kMillisecond = 1'000'000;
 
 void Waker::notify() {
   if (pending.exchange(true, std::memory_order_acq_rel)) return;
-  boost::asio::post(loop->io, [self = shared_from_this()] {
+  // Weak: a loop that is not run any more would keep this, and this the loop.
+  boost::asio::post(loop->io, [waker = weak_from_this()] {
+    const auto self = waker.lock();
+    if (self == nullptr) return;
     // Before looking, so that news which come while we look make a new visit.
     self->pending.store(false, std::memory_order_release);
     if (const auto c = self->connection.lock()) c->on_news(self->serial);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -59,7 +61,7 @@ Samples parse_page(const std::string& page) {
         << line;
     const std::string key = base + std::string(parts[2]);
     EXPECT_FALSE(samples.contains(key)) << "sample twice: " << line;
-    samples[key] = parts[3] == "+Inf" ? HUGE_VAL : std::stod(parts[3]);
+    samples[key] = parts[3] == "+Inf" ? std::numeric_limits<double>::infinity() : std::stod(parts[3]);
   }
   return samples;
 }

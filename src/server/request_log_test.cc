@@ -8,6 +8,7 @@
 
 #include "server/base64.h"
 #include "server/request_log_reader.h"
+#include "server/response_head.h"
 #include "server/testing/raw_client.h"
 #include "server/testing/test_protocol.h"
 
