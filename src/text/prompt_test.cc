@@ -282,6 +282,23 @@ TEST(Prompt, a_model_without_a_template_says_so) {
   EXPECT_TRUE(encode_raw(model, "x").ok());
 }
 
+TEST(TextModel, stop_ids_are_those_of_all_sources_that_the_output_layer_has) {
+  TextModelParts parts{.tokenizer = cached_tokenizer("qwen3"), .templates = {}, .template_options = {}};
+  const std::vector<int32_t> own(parts.tokenizer->stop_ids().begin(), parts.tokenizer->stop_ids().end());
+  ASSERT_EQ(own, (std::vector<int32_t>{151645}));
+  parts.stop_ids = {7, 151645, 3, -1, int64_t{1} << 40, 151700, 7};
+  EXPECT_EQ(make_text_model(parts).stop_ids, (std::vector<int32_t>{3, 7, 151645, 151700}));
+  parts.vocab = 151700;
+  EXPECT_EQ(make_text_model(parts).stop_ids, (std::vector<int32_t>{3, 7, 151645}));
+}
+
+TEST(TextModel, a_raw_prompt_begins_with_the_prefix_and_may_hold_control_tokens) {
+  const TextModel model = chat_model("llama2-spm", "");
+  const std::vector<int32_t> ids = *encode_raw(model, "</s>a");
+  EXPECT_EQ(ids[0], 1);
+  EXPECT_EQ(ids[1], 2);
+}
+
 // ---- random conversations over the templates of real models
 
 struct Pair {

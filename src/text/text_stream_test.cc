@@ -170,6 +170,20 @@ TEST(TextStream, broken_bytes_show_in_the_entry_of_the_first_of_them) {
   EXPECT_EQ(answer.entries[3].token.bytes, "\uFFFD");
 }
 
+TEST(TextStream, the_blank_that_a_text_loses_at_its_start_is_in_no_entry) {
+  TextStream stream(fallback_tokenizer({"\u2581", "\u2581a"}),
+                    {.stops = nullptr, .decoding = {.at_text_start = true}, .logprobs = true});
+  TextPiece piece;
+  stream.push(259, 0, {}, piece);
+  ASSERT_EQ(piece.entries.size(), 1u);
+  EXPECT_EQ(piece.entries[0].token.bytes, "");
+  EXPECT_EQ(piece.entries[0].token.text, "");
+  piece.clear();
+  stream.push(260, 0, {}, piece);
+  ASSERT_EQ(piece.entries.size(), 1u);
+  EXPECT_EQ(piece.entries[0].token.bytes, " a");
+}
+
 TEST(TextStream, entries_of_a_stop_string_stay_without_its_bytes) {
   const Answer answer =
       streamed(byte_level_tokenizer({"okEN", "D!"}), std::vector<int32_t>{'a', 256, 257, 'x'}, {"END"});
