@@ -90,9 +90,13 @@ Status Generation::submit(const Call& call) {
 
     PromptState state;
     if (plan_.score_prompt) {
-      state.text = std::make_unique<text::TextStream>(
-          model.tokenizer,
-          text::TextStream::Options{.stops = nullptr, .decoding = kPromptDecoding, .logprobs = true});
+      const auto scores = [&](text::Detokenizer::Options decoding) {
+        return std::make_unique<text::TextStream>(
+            model.tokenizer,
+            text::TextStream::Options{.stops = nullptr, .decoding = decoding, .logprobs = true});
+      };
+      state.prefix = scores(kAnswerDecoding);
+      state.text = scores(kPromptDecoding);
       state.scores_left = prompt.ids.size();
     }
     prompts_.push_back(std::move(state));
@@ -163,8 +167,10 @@ void Generation::take(Choice& choice) {
 void Generation::take_score(Choice& choice, const TokenEvent& event) {
   PromptState& prompt = prompts_[choice.prompt];
   if (prompt.scores_left == 0 || !event.token.has_value()) return;
+  const std::vector<int32_t>& ids = plan_.prompts[choice.prompt].ids;
+  const bool of_prefix = ids.size() - prompt.scores_left < plan_.prompts[choice.prompt].prefix;
   text::TextPiece piece;
-  prompt.text->push(*event.token, event.logprob, scores_of(event), piece);
+  (of_prefix ? prompt.prefix : prompt.text)->push(*event.token, event.logprob, scores_of(event), piece);
   if (--prompt.scores_left == 0) prompt.text->finish(text::TextEnd::kLength, piece);
   if (!piece.empty()) renderer_->prompt_piece(choice.prompt, piece);
 }

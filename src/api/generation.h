@@ -93,7 +93,8 @@ class Generation final : public Exchange {
 
  private:
   struct PromptState {
-    std::unique_ptr<text::TextStream> text;  // null: no scores wanted
+    std::unique_ptr<text::TextStream> prefix;  // takes the tokens that are no text; null: no scores wanted
+    std::unique_ptr<text::TextStream> text;    // the others
     size_t scores_left = 0;
   };
 

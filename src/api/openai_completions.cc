@@ -48,9 +48,7 @@ class CompletionRenderer final : public Renderer {
     PromptScores& state = prompts_[prompt];
     for (const text::LogprobEntry& entry : piece.entries) {
       using Place = CompletionLogprobs::Place;
-      const bool in_text = state.tokens >= generation_.plan().prompts[prompt].prefix;
-      state.scores.add(entry, state.tokens == 0 ? Place::kFirst : Place::kLater, in_text,
-                       options_.alternatives);
+      state.scores.add(entry, state.tokens == 0 ? Place::kFirst : Place::kLater, options_.alternatives);
       ++state.tokens;
     }
   }
@@ -74,7 +72,7 @@ class CompletionRenderer final : public Renderer {
   void piece(const Choice& choice, std::string& out) override {
     Answer& answer = answers_[choice.index];
     for (const text::LogprobEntry& entry : choice.piece.entries)
-      answer.logprobs.add(entry, CompletionLogprobs::Place::kLater, true, options_.alternatives);
+      answer.logprobs.add(entry, CompletionLogprobs::Place::kLater, options_.alternatives);
     if (generation_.streaming()) {
       chunk(choice, choice.piece.text, out);
     } else {

@@ -86,7 +86,7 @@ void append_chat_logprob(std::string& out, const text::LogprobEntry& entry) {
   out += before == '[' ? "[]}" : "]}";
 }
 
-void CompletionLogprobs::add(const text::LogprobEntry& entry, Place place, bool in_text, bool alternatives) {
+void CompletionLogprobs::add(const text::LogprobEntry& entry, Place place, bool alternatives) {
   const std::string name = completion_token(entry.token);
   tokens_ += separator(tokens_);
   append_json_string(tokens_, name);
@@ -119,7 +119,7 @@ void CompletionLogprobs::add(const text::LogprobEntry& entry, Place place, bool 
   const std::string& bytes = entry.token.bytes;
   const bool inside = !bytes.empty() && (uint8_t(bytes[0]) & 0xC0) == 0x80;
   append_json_int(text_offset_, inside ? characters_ - 1 : characters_);
-  if (in_text) characters_ += count_characters(bytes);
+  characters_ += count_characters(bytes);
 }
 
 void CompletionLogprobs::skip(std::string_view text) {

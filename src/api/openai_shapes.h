@@ -34,8 +34,7 @@ class CompletionLogprobs {
  public:
   // Which token this is. kFirst: it has no score, as the first one of a prompt.
   enum class Place { kFirst, kLater };
-  // in_text: its bytes are part of the reply's text.
-  void add(const text::LogprobEntry& entry, Place place, bool in_text, bool alternatives);
+  void add(const text::LogprobEntry& entry, Place place, bool alternatives);
   // The text goes on with what no token stands for.
   void skip(std::string_view text);
   // {"tokens":[...],...} of what was added since the last call; null if there was nothing.

@@ -119,16 +119,16 @@ TEST(Script, puts_tool_arguments_and_message_into_the_text) {
   Scripted s(rules(R"x({"when":{"tools":["g"]},"groups":["{{tool}}({{arguments}})"]},
                       {"groups":["any {{tool}}"]},{"groups":["echo {{last}} {{else}} {{"]})x"));
   const json::value f = json::parse(R"({"name":"f"})");
-const json::value g =
-    json::parse(R"({"name":"g","parameters":{"type":"object","required":["s","i","e","o","b","m"],
+  const json::value g =
+      json::parse(R"({"name":"g","parameters":{"type":"object","required":["s","i","e","o","b","m"],
       "properties":{"s":{"type":"string"},"i":{"type":"integer","minimum":5},"e":{"enum":["u","v"]},"unused":{"type":"string"},
       "o":{"type":"object","required":["n"],"properties":{"n":{"type":["null","string"]}}},"b":{"type":"boolean"},
       "m":{"anyOf":[{"type":"array"},{"type":"null"}]}}}})");
-EXPECT_EQ(s.say({.turn = 1, .role = "user", .text = "", .tools = {&f.as_object(), &g.as_object()}}),
-          R"x(g({"s":"text","i":5,"e":"u","o":{"n":null},"b":true,"m":[]}))x");
-EXPECT_EQ(s.say({.turn = 1, .role = "user", .text = "", .tools = {&f.as_object()}}), "any f");
-EXPECT_EQ(s.say({.turn = 1, .role = "user", .text = "{{tool}}", .tools = {}}), "echo {{tool}} {{else}} {{")
-    << "what is put in is not looked at again";
+  EXPECT_EQ(s.say({.turn = 1, .role = "user", .text = "", .tools = {&f.as_object(), &g.as_object()}}),
+            R"x(g({"s":"text","i":5,"e":"u","o":{"n":null},"b":true,"m":[]}))x");
+  EXPECT_EQ(s.say({.turn = 1, .role = "user", .text = "", .tools = {&f.as_object()}}), "any f");
+  EXPECT_EQ(s.say({.turn = 1, .role = "user", .text = "{{tool}}", .tools = {}}), "echo {{tool}} {{else}} {{")
+      << "what is put in is not looked at again";
 }
 
 // What the engine does with a guard, as far as a script needs it. Returns the steps, each with its tokens.
