@@ -210,9 +210,9 @@ void Connection::judge_head() {
 
   if (!head.has_body()) return;
   if (work.rejection) {
-    // A small body is on its way already; taking it keeps the connection.
+    // A small body is on its way already, unless its client waits; taking it keeps the connection.
     work.parser.discard_body();
-    if (head.chunked || continues || *head.content_length > limits.kept_rejected_body) {
+    if (head.chunked || expect != nullptr || *head.content_length > limits.kept_rejected_body) {
       work.close = true;
       answer(std::move(*std::exchange(work.rejection, std::nullopt)));
     }

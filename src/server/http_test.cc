@@ -135,6 +135,9 @@ TEST(Http, expect_100_continue) {
   EXPECT_EQ(answer.status, 404);
   EXPECT_EQ(answer.field("connection"), "close");
   EXPECT_EQ(RawClient(server.port()).ask(post("/echo", "x", "Expect: tea\r\n")).status, 417);
+  EXPECT_EQ(
+      RawClient(server.port()).ask("POST /echo HTTP/1.1\r\nContent-Length: 4\r\nExpect: tea\r\n\r\n").status,
+      417);
   // Without a body there is nothing to wait for.
   EXPECT_EQ(RawClient(server.port()).ask("GET /health HTTP/1.1\r\nExpect: 100-continue\r\n\r\n").status, 200);
 }
