@@ -14,7 +14,8 @@ namespace asio = boost::asio;
 
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr size_t kKeptCapacity = 4 << 10;  // of a buffer that is empty
-constexpr int64_t kLingerFactor = 5;       // all of lingering, in linger_ms
+constexpr std::string_view kPing = ": ping\n\n";
+constexpr int64_t kLingerFactor = 5;  // all of lingering, in linger_ms
 
 bool would_block(const error_code& ec) {
   return ec == asio::error::would_block || ec == asio::error::try_again || ec == asio::error::interrupted;
@@ -47,8 +48,7 @@ void Connection::set_phase(Phase phase, int64_t deadline_ms) {
 // Reads while there is room; past the bound, and after the client's FIN, only a reset is waited for.
 void Connection::update_read() {
   if (phase_ == Phase::kClosed || reading_) return;
-  const bool busy = phase_ == Phase::kHandling || phase_ == Phase::kAnswering || phase_ == Phase::kWriting;
-  if (!eof_ && !(busy && input_.size() >= context_.options.limits.pipelined_bytes)) {
+  if (!eof_ && read_room() > 0) {
     reading_ = true;
     socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& ec) {
       self->reading_ = false;
@@ -63,11 +63,20 @@ void Connection::update_read() {
   }
 }
 
+size_t Connection::read_room() const {
+  const bool busy = phase_ == Phase::kHandling || phase_ == Phase::kAnswering || phase_ == Phase::kWriting;
+  if (!busy) return context_.scratch.size();
+  const size_t bound = context_.options.limits.pipelined_bytes;
+  return std::min(context_.scratch.size(), bound - std::min(bound, input_.size()));
+}
+
 void Connection::on_readable() {
   if (phase_ == Phase::kClosed || eof_) return;
   error_code ec;
   std::vector<char>& scratch = context_.scratch;
-  const size_t n = socket_.read_some(asio::buffer(scratch.data(), scratch.size()), ec);
+  const size_t room = read_room();
+  if (room == 0) return update_read();  // it became busy meanwhile
+  const size_t n = socket_.read_some(asio::buffer(scratch.data(), room), ec);
   if (ec == asio::error::eof) {
     on_fin();
   } else if (ec && !would_block(ec)) {
@@ -103,10 +112,12 @@ void Connection::on_fin() {
       return close("done");
     case Phase::kHandling:
     case Phase::kAnswering:
-      // A stream shows by its writes whether somebody still listens.
       if (!work_->streaming) {
         work_->fin_deadline = now_ns() + context_.options.deadlines.fin_grace_ms * kMillisecond;
         watch_timer();
+      } else if (context_.options.deadlines.ping_ms > 0) {
+        // Only a write shows whether somebody still listens, and the next frame may be far away.
+        send_frames(kPing, false);
       }
       return;
     case Phase::kWriting:
@@ -197,7 +208,7 @@ void Connection::on_timer() {
   if (phase_ == Phase::kHandling || phase_ == Phase::kAnswering) {
     if (due(work_->fin_deadline)) return close("client gone");
     if (due(work_->deadline)) return fail_at_deadline();
-    if (due(work_->ping_at)) send_frames(": ping\n\n", false);
+    if (due(work_->ping_at)) send_frames(kPing, false);
   } else if (due(phase_deadline_)) {
     if (phase_ == Phase::kHead && work_ == nullptr) return close("idle");
     if (phase_ == Phase::kHead || phase_ == Phase::kBody) return fail_at_deadline();

@@ -37,6 +37,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // connection.cc: bytes, time, life and death.
   void update_read();
+  size_t read_room() const;  // bytes that may be taken now
   void on_readable();
   void on_fin();
   void on_reset();
@@ -64,6 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_outcome(uint64_t serial, api::Outcome outcome);
   void on_news(uint64_t serial);
   void advance();
+  void advance_exchange();
   void drop_exchange();
   void answer(api::Response response);
   void start_stream();

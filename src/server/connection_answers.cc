@@ -3,6 +3,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "server/connection.h"
 
 namespace invar::server {
@@ -37,8 +38,18 @@ void Connection::on_news(uint64_t serial) {
   if (phase_ == Phase::kAnswering && work_->serial == serial) advance();
 }
 
+// Nothing that an exchange throws may end the server.
 void Connection::advance() {
   if (phase_ != Phase::kAnswering) return;
+  try {
+    advance_exchange();
+  } catch (const std::exception& e) {
+    log_error("request {}: {}", work_ != nullptr ? work_->record.id : "", e.what());
+    abort("failed");
+  }
+}
+
+void Connection::advance_exchange() {
   std::string& frames = context_.frames;
   frames.clear();
   const bool last = work_->exchange->advance(frames);

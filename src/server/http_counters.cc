@@ -24,7 +24,7 @@ void write_http(MetricsPage& page, const HttpCounters& http) {
   };
   one_counter("invar_http_received_bytes_total", "Bytes of requests.", http.bytes_in);
   one_counter("invar_http_sent_bytes_total", "Bytes of answers.", http.bytes_out);
-  one_counter("invar_http_connections_total", "Accepted connections.", http.connections_accepted);
+  one_counter("invar_http_connections_accepted_total", "Accepted connections.", http.connections_accepted);
   one_counter("invar_http_connections_refused_total", "Connections above the limit.",
               http.connections_refused);
   one_counter("invar_http_slow_readers_total", "Streams cancelled because their client did not read.",
@@ -109,6 +109,8 @@ void write_engine(EnginePage& page, const EngineStats& s) {
 }  // namespace
 
 void HttpCounters::count(const RequestRecord& record) {
+  prompt_tokens += uint64_t(record.facts.prompt_tokens);
+  cached_tokens += uint64_t(record.facts.cached_tokens);
   requests[{record.route, std::string(known_method(record.method)), record.status}]++;
 }
 
@@ -116,6 +118,10 @@ std::string metrics_text(const HttpCounters& http, const EngineStats& engine, st
   MetricsPage page;
   EnginePage engine_page(page, model);
   write_engine(engine_page, engine);
+  engine_page.counter("vllm:prefix_cache_queries_total", "Prompt tokens of requests that ended.",
+                      double(http.prompt_tokens));
+  engine_page.counter("vllm:prefix_cache_hits_total", "Of these, tokens that were in the cache.",
+                      double(http.cached_tokens));
   write_http(page, http);
   return std::move(page.text());
 }

@@ -19,6 +19,7 @@ struct HttpCounters {
   uint64_t bytes_in = 0, bytes_out = 0;
   uint64_t connections_accepted = 0, connections_refused = 0;
   uint64_t slow_readers = 0;
+  uint64_t prompt_tokens = 0, cached_tokens = 0;  // of requests that ended
   int64_t connections_open = 0;
   int64_t requests_open = 0;  // from the first byte of a head to the last of the answer
 

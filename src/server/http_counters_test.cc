@@ -85,8 +85,11 @@ TEST(HttpCounters, page_has_the_names_that_dashboards_and_routers_look_for) {
   record.method = "POST";
   record.route = "/v1/\"odd\\\n";
   record.status = 200;
+  record.facts.prompt_tokens = 100;
+  record.facts.cached_tokens = 40;
   http.count(record);
   http.count(record);
+  record.facts = {};
   record.method = "NONSENSE";
   record.status = 405;
   http.count(record);
@@ -97,6 +100,8 @@ TEST(HttpCounters, page_has_the_names_that_dashboards_and_routers_look_for) {
   EXPECT_EQ(samples.at("vllm:kv_cache_usage_perc" + model), 0.25);
   EXPECT_EQ(samples.at("vllm:prompt_tokens_total" + model), 123456789012);
   EXPECT_EQ(samples.at(R"(vllm:request_success_total{model_name="a \"model\"",finished_reason="stop"})"), 4);
+  EXPECT_EQ(samples.at("vllm:prefix_cache_queries_total" + model), 200);
+  EXPECT_EQ(samples.at("vllm:prefix_cache_hits_total" + model), 80);
   const std::string ttft = R"(vllm:time_to_first_token_seconds_bucket{model_name="a \"model\"",le=)";
   EXPECT_EQ(samples.at(ttft + "\"0.001\"}"), 1);
   EXPECT_EQ(samples.at(ttft + "\"0.25\"}"), 3);

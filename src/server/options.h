@@ -17,7 +17,7 @@ struct Limits {
   size_t head_fields = 100;               // also of a trailer
   size_t body_bytes = 32 << 20;           // of one request
   size_t all_bodies_bytes = 256 << 20;    // of all requests in progress together
-  size_t pipelined_bytes = 64 << 10;      // read ahead of the request in progress
+  size_t pipelined_bytes = 16 << 10;      // read ahead of the request in progress
   size_t pending_stream_bytes = 1 << 20;  // frames that the client has not taken yet
   size_t kept_rejected_body =
       64 << 10;  // a refused request's body that is still read, to keep the connection

@@ -120,6 +120,19 @@ TEST_F(RequestLogTest, files_are_rotated_and_the_oldest_go) {
   EXPECT_EQ(log.requests.back().id, "r1-39");
 }
 
+TEST_F(RequestLogTest, a_disk_that_refuses_ends_the_log_and_nothing_else) {
+  ServerOptions options;
+  options.request_log_dir = dir_;
+  options.request_log_file_bytes = 1;  // so that every write needs a new file
+  TestServer server(options);
+  RawClient client(server.port());
+  fs::remove_all(dir_);
+  for (int i = 0; i < 20; i++)
+    EXPECT_EQ(client.ask(post("/echo", "x")).body, "x");
+  server.stop();
+  EXPECT_FALSE(fs::exists(dir_));
+}
+
 TEST_F(RequestLogTest, damaged_lines_are_counted_and_skipped) {
   fs::create_directories(dir_);
   std::ofstream(dir_ + "/requests-000001.jsonl")

@@ -107,7 +107,15 @@ Server::~Server() {
 }
 
 void Server::run() {
-  impl_->context.loop->io.run();
+  while (true) {
+    try {
+      impl_->context.loop->io.run();
+      return;
+    } catch (const std::exception& e) {
+      // Out of memory at a bad place, say: one connection is lost, the others go on.
+      log_error("in the server's loop: {}", e.what());
+    }
+  }
 }
 
 void Server::drain() {

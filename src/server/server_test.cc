@@ -133,11 +133,13 @@ TEST(Server, drain_ends_idle_connections_and_waits_for_running_ones) {
   stream->push("data: 1\n\n", true);
   EXPECT_EQ(streams.read_answer().body, "data: 1\n\n");
   EXPECT_TRUE(streams.at_end());
+  streams.close();
   wait->push("done", true);
   const Answer answer = waits.read_answer();
   EXPECT_EQ(answer.body, "done");
   EXPECT_EQ(answer.field("connection"), "close");
   EXPECT_TRUE(waits.at_end());
+  waits.close();
   server.wait_for_drain();
 }
 
@@ -164,6 +166,7 @@ TEST(Server, a_request_that_arrives_while_draining_gets_503) {
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.field("connection"), "close");
   EXPECT_TRUE(half.at_end());
+  half.close();
   wait->finish();
   EXPECT_EQ(keeps.read_answer().status, 200);
   keeps.close();
@@ -266,6 +269,27 @@ TEST(Server, any_origin_may_be_allowed) {
                 .ask(post("/echo", "x", "Origin: https://a.example\r\n"))
                 .field("access-control-allow-origin"),
             "*");
+}
+
+int64_t resident_bytes() {
+  int64_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(Server, idle_connections_cost_less_than_50_kb_each) {
+  TestServer server;
+  constexpr int kConnections = 400;
+  RawClient first(server.port());
+  EXPECT_EQ(first.ask(kHealth).status, 200);
+  const int64_t before = resident_bytes();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < kConnections; i++) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    // A used connection: what it needed for its request is given back.
+    ASSERT_EQ(clients.back()->ask(post("/echo", std::string(100'000, 'x'))).status, 200);
+  }
+  EXPECT_LT(resident_bytes() - before, kConnections * 50'000);
 }
 
 std::vector<std::string> lines_of(TestServer& server, std::vector<std::string>& lines) {

@@ -105,6 +105,16 @@ TEST(Stream, is_dropped_when_the_client_is_gone) {
   EXPECT_TRUE(feed->dropped());
 }
 
+TEST(Stream, is_dropped_when_the_client_is_gone_before_there_is_a_frame) {
+  TestServer server;
+  RawClient client(server.port());
+  client.send(post("/stream"));
+  const auto feed = Feeds::instance().take();
+  client.read_until("\r\n\r\n");
+  client.close();
+  EXPECT_TRUE(feed->dropped());
+}
+
 TEST(Stream, is_dropped_at_once_after_a_reset) {
   TestServer server;
   RawClient client(server.port());
