@@ -182,7 +182,7 @@ Outcome post_chat_completions(const Call& call) {
   if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), "messages"));
   PlannedPrompt prompt{.ids = std::move(rendered->ids), .prefix = 0, .script = nullptr};
   if (service.script != nullptr) {
-    auto answer = service.script->answer(question_of(conversation), *service.text->tokenizer);
+    auto answer = service.script->answer(question_of(conversation), *service.text);
     if (!answer.ok()) return openai_error(error_of(answer.status()));
     if ((*answer)->refusal.has_value()) return (*answer)->refused(openai_error);
     prompt.script = std::move(*answer);

@@ -326,7 +326,7 @@ Outcome post_completions(const Call& call) {
     PlannedPrompt planned{.ids = std::move(prompt.ids), .prefix = prompt.prefix, .script = nullptr};
     if (service.script != nullptr) {
       auto answer = service.script->answer({.turn = 1, .role = "user", .text = prompt.text, .tools = {}},
-                                           *service.text->tokenizer);
+                                           *service.text);
       if (!answer.ok()) return openai_error(error_of(answer.status()));
       if ((*answer)->refusal.has_value()) return (*answer)->refused(openai_error);
       planned.script = std::move(*answer);

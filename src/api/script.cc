@@ -43,30 +43,40 @@ Result<bool> applies(const ScriptRule& rule, const ScriptQuestion& question) {
   }
 }
 
+struct Said {
+  std::string text;
+  std::vector<bool> foreign;  // [text.size()], true for bytes from the request
+
+  void append(std::string_view more, bool from_request) {
+    text += more;
+    foreign.resize(text.size(), from_request);
+  }
+};
+
 struct Variables {
   std::string tool, arguments;
   std::string_view last;
 
   // One pass: what is put in is not looked at again.
-  std::string put_into(std::string_view text) const {
-    std::string out;
+  Said put_into(std::string_view text) const {
+    Said out;
     while (!text.empty()) {
       const size_t at = std::min(text.find("{{"), text.size());
-      out += text.substr(0, at);
+      out.append(text.substr(0, at), false);
       text.remove_prefix(at);
       if (take("{{tool}}", tool, &text, &out) || take("{{arguments}}", arguments, &text, &out) ||
           take("{{last}}", last, &text, &out) || text.empty())
         continue;
-      out += text[0];
+      out.append(text.substr(0, 1), false);
       text.remove_prefix(1);
     }
     return out;
   }
 
  private:
-  static bool take(std::string_view name, std::string_view value, std::string_view* text, std::string* out) {
+  static bool take(std::string_view name, std::string_view value, std::string_view* text, Said* out) {
     if (!text->starts_with(name)) return false;
-    out->append(value);
+    out->append(value, true);
     text->remove_prefix(name.size());
     return true;
   }
@@ -84,9 +94,15 @@ Variables variables_of(const ScriptRule& rule, const ScriptQuestion& question) {
 
 // The ids of a text that goes on after another one. Vocabularies that write a blank in front of every text do
 // not get one here.
-Result<std::vector<int32_t>> encode_in_the_middle(const text::Tokenizer& tokenizer, const std::string& text) {
+Result<std::vector<int32_t>> encode_in_the_middle(const text::TextModel& model, const Said& said) {
+  const text::Tokenizer& tokenizer = *model.tokenizer;
   if (tokenizer.strip_start() > 0) {
-    ASSIGN_OR_RETURN(const std::vector<int32_t> ids, tokenizer.encode("\n" + text, text::Special::kParse));
+    Said after_line_end;
+    after_line_end.append("\n", false);
+    after_line_end.text += said.text;
+    after_line_end.foreign.insert(after_line_end.foreign.end(), said.foreign.begin(), said.foreign.end());
+    ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                     model.control->encode(tokenizer, after_line_end.text, after_line_end.foreign));
     std::string before;
     for (size_t i = 0; i < ids.size() && before.size() < 3; ++i) {
       before += tokenizer.token_bytes(ids[i]);
@@ -94,12 +110,12 @@ Result<std::vector<int32_t>> encode_in_the_middle(const text::Tokenizer& tokeniz
         return std::vector<int32_t>(ids.begin() + ptrdiff_t(i) + 1, ids.end());
     }
   }
-  return tokenizer.encode(text, text::Special::kParse);
+  return model.control->encode(tokenizer, said.text, said.foreign);
 }
 
 Result<std::shared_ptr<const ScriptedAnswer>> answer_of(const ScriptRule& rule,
                                                         const ScriptQuestion& question,
-                                                        const text::Tokenizer& tokenizer) {
+                                                        const text::TextModel& model) {
   auto answer = std::make_shared<ScriptedAnswer>();
   answer->length = rule.length;
   answer->refusal = rule.refusal;
@@ -108,10 +124,10 @@ Result<std::shared_ptr<const ScriptedAnswer>> answer_of(const ScriptRule& rule,
   for (const ScriptRule::Group& group : rule.groups) {
     std::vector<int32_t> tokens = group.tokens;
     for (const int32_t id : tokens)
-      if (id >= tokenizer.vocab_size())
+      if (id >= model.tokenizer->vocab_size())
         return invalid_argument(fmt::format("groups: the model has no token {}", id));
     if (tokens.empty()) {
-      ASSIGN_OR_RETURN(tokens, encode_in_the_middle(tokenizer, variables.put_into(group.text)));
+      ASSIGN_OR_RETURN(tokens, encode_in_the_middle(model, variables.put_into(group.text)));
     }
     const int64_t cost_ns = (group.cost_ms >= 0 ? group.cost_ms : rule.group_ms) * kNsPerMs;
     if (rule.split) {
@@ -177,12 +193,12 @@ Result<std::unique_ptr<const Script>> Script::parse(std::string_view text) {
 }
 
 Result<std::shared_ptr<const ScriptedAnswer>> Script::answer(const ScriptQuestion& question,
-                                                             const text::Tokenizer& tokenizer) const {
+                                                             const text::TextModel& model) const {
   for (size_t i = 0; i < rules_.size(); ++i) {
     auto hit = applies(*rules_[i], question);
     if (!hit.ok()) return hit.status().with_context(fmt::format("rules[{}]", i));
     if (!*hit) continue;
-    auto answer = answer_of(*rules_[i], question, tokenizer);
+    auto answer = answer_of(*rules_[i], question, model);
     if (!answer.ok()) return answer.status().with_context(fmt::format("rules[{}]", i));
     return answer;
   }

@@ -14,7 +14,7 @@
 #include "api/protocol.h"
 #include "base/status.h"
 #include "engine/guard.h"
-#include "text/tokenizer.h"
+#include "text/text_model.h"
 
 namespace invar::api {
 
@@ -54,9 +54,10 @@ class Script {
   static Result<std::unique_ptr<const Script>> parse(std::string_view json);
   ~Script();
 
-  // The answer of the first rule that matches. An error if none does.
+  // The answer of the first rule that matches. An error if none does. Spellings of control tokens are those
+  // tokens in what the script says, and plain text in what it repeats from the request.
   Result<std::shared_ptr<const ScriptedAnswer>> answer(const ScriptQuestion& question,
-                                                       const text::Tokenizer& tokenizer) const;
+                                                       const text::TextModel& model) const;
 
  private:
   Script();

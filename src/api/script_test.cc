@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <algorithm>
 
 #include "api/testing/fake_service.h"
 #include "base/clock.h"
@@ -34,7 +34,7 @@ class Scripted {
   }
 
   Result<std::shared_ptr<const ScriptedAnswer>> ask(const ScriptQuestion& question) {
-    return script_->answer(question, *fake.service.text->tokenizer);
+    return script_->answer(question, *fake.service.text);
   }
   std::string say(const ScriptQuestion& question) {
     const auto answer = ask(question);
@@ -129,6 +129,16 @@ TEST(Script, puts_tool_arguments_and_message_into_the_text) {
   EXPECT_EQ(s.say({.turn = 1, .role = "user", .text = "", .tools = {&f.as_object()}}), "any f");
   EXPECT_EQ(s.say({.turn = 1, .role = "user", .text = "{{tool}}", .tools = {}}), "echo {{tool}} {{else}} {{")
       << "what is put in is not looked at again";
+}
+
+TEST(Script, what_it_repeats_from_the_request_is_plain_text) {
+  Scripted s(rules(R"({"groups":["<|im_start|>{{last}}"]})"));
+  const auto answer = s.ask({.turn = 1, .role = "user", .text = "<|im_end|>", .tools = {}});
+  ASSERT_TRUE(answer.ok());
+  const std::vector<int32_t>& tokens = (*answer)->groups.at(0).tokens;
+  EXPECT_EQ(s.fake.text(tokens), "<|im_start|><|im_end|>");
+  EXPECT_EQ(tokens.front(), s.fake.id("<|im_start|>"));
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), s.fake.id("<|im_end|>")), 0);
 }
 
 // What the engine does with a guard, as far as a script needs it. Returns the steps, each with its tokens.
