@@ -152,7 +152,11 @@ Result<TextModelParts> hugging_face_parts(const ModelSource& source) {
 
 Result<text::TextModel> set_up_text(const ModelSource& source, const TextSetupOptions& options) {
   auto parts = source.gguf() ? gguf_parts(*source.gguf()) : hugging_face_parts(source);
-  if (!parts.ok()) return parts.status().with_context(source.path());
+  if (!parts.ok()) {
+    // Errors of opening a side file start with its whole path.
+    const bool named = parts.status().message().starts_with(source.path());
+    return named ? parts.status() : parts.status().with_context(source.path());
+  }
   if (const Status fits = parts->tokenizer->check_rows(embedding_rows(source)); !fits.ok())
     return fits.with_context(source.path());
   parts->vocab = options.vocab;

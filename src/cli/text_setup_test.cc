@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +14,7 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 struct Opened {
   std::unique_ptr<ModelSource> source;
@@ -99,6 +101,21 @@ TEST(TextSetup, token_ids_must_have_an_embedding_row) {
                          "},{\"id\":480,\"content\":\"<extra>\",\"single_word\":false,\"lstrip\":false,"
                          "\"rstrip\":false,\"normalized\":false,\"special\":true}],\"normalizer\""),
               HasSubstr("the tokenizer has 481 tokens, but the model has 480 embedding rows"));
+}
+
+TEST(TextSetup, errors_name_the_file_once) {
+  namespace fs = std::filesystem;
+  const fs::path from = fs::path(INVAR_TEST_DATA) / "oracles/models/llama-untied";
+  const fs::path folder = fs::path(testing::TempDir()) / ("text_setup_once_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  for (const char* name : {"config.json", "model.safetensors"})
+    fs::copy_file(from / name, folder / name);
+  const auto source = ModelSource::open(folder.string());
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  EXPECT_EQ(set_up_text(**source).status().message(), folder.string() + "/tokenizer.json: no such file");
+  std::ofstream(folder / "tokenizer.json") << "{";
+  EXPECT_THAT(set_up_text(**source).status().message(), StartsWith(folder.string() + ": tokenizer.json: "));
+  fs::remove_all(folder);
 }
 
 TEST(TextSetup, a_model_without_a_template_says_so_only_when_one_is_needed) {
