@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <utility>
 
 #include "api/chat_messages.h"
@@ -83,6 +83,12 @@ bool is_plain(const json::value& value) {
   return !value.is_object();
 }
 
+// Names in a template that no request may replace.
+constexpr std::string_view kReserved[] = {
+    "messages", "tools",     "functions", "documents",    "add_generation_prompt", "continue_final_message",
+    "range",    "namespace", "dict",      "strftime_now", "raise_exception",       "chat_template",
+    "loop",     "self"};
+
 // Variables for the template that a request brings.
 void read_variables(const Fields& fields, Conversation* out) {
   std::string_view effort;
@@ -90,26 +96,16 @@ void read_variables(const Fields& fields, Conversation* out) {
     out->context["reasoning_effort"] = json::string_view(effort.data(), effort.size());
   const json::object* variables = fields.object("chat_template_kwargs");
   if (variables == nullptr) return;
-  constexpr std::array<std::string_view, 14> kReserved = {"messages",
-                                                          "tools",
-                                                          "documents",
-                                                          "add_generation_prompt",
-                                                          "continue_final_message",
-                                                          "raise_exception",
-                                                          "range",
-                                                          "namespace",
-                                                          "dict",
-                                                          "strftime_now",
-                                                          "loop",
-                                                          "chat_template",
-                                                          "self",
-                                                          "functions"};
+  if (variables->size() > kMaxVariables)
+    return fields.fail("chat_template_kwargs", fmt::format("has {} variables; at most {} are allowed",
+                                                           variables->size(), kMaxVariables));
   const Path path = fields.at("chat_template_kwargs");
   for (const auto& [key, value] : *variables) {
     const std::string_view name(key.data(), key.size());
     const Path at(&path, name);
     if (!is_identifier(name)) return fields.sink().fail(at, "is not the name of a variable");
-    if (name.ends_with("_token") || std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end())
+    if (name.ends_with("_token") ||
+        std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved))
       return fields.sink().fail(at, "is a name that the server sets itself");
     if (!is_plain(value))
       return fields.sink().fail(at, "must be a string, number, boolean, null or an array of these");
@@ -159,6 +155,13 @@ Conversation read_conversation(const Fields& fields) {
     for (const json::value& tool : tools->get_array())
       out.tools.push_back(&tool.get_object().at("function").get_object());
   return out;
+}
+
+size_t text_bytes(const Conversation& conversation) {
+  size_t bytes = 0;
+  for (const json::value& message : conversation.context.at("messages").get_array())
+    bytes += message.get_object().at("content").get_string().size();
+  return bytes;
 }
 
 Result<text::Prompt> render_conversation(const Service& service, const Conversation& conversation) {

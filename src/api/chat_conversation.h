@@ -15,6 +15,7 @@
 namespace invar::api {
 
 inline constexpr size_t kMaxTools = 512;
+inline constexpr size_t kMaxVariables = 64;  // chat_template_kwargs
 
 struct Conversation {
   // {"messages": [...], "tools": [...], "add_generation_prompt": ..., variables ...} for
@@ -34,6 +35,9 @@ struct Conversation {
 // Faults go to the sink of `fields`: no messages or wrong ones (chat_messages.h), a tool_choice that forces a
 // call, variables that would replace the server's.
 Conversation read_conversation(const Fields& fields);
+
+// Bytes of all contents.
+size_t text_bytes(const Conversation& conversation);
 
 // The prompt of a conversation, as text and as ids.
 Result<text::Prompt> render_conversation(const Service& service, const Conversation& conversation);

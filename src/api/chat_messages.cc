@@ -137,6 +137,9 @@ class Messages {
     const json::array* calls = m.array("tool_calls");
     if (calls != nullptr && !calls->empty()) {
       says = true;
+      if (calls->size() > kMaxToolCalls)
+        return m.fail("tool_calls",
+                      fmt::format("has {} entries; at most {} are allowed", calls->size(), kMaxToolCalls));
       json::array list;
       const Path path = m.at("tool_calls");
       for (size_t i = 0; i < calls->size() && !sink_.failed(); ++i)

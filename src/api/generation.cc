@@ -23,7 +23,26 @@ std::vector<text::TokenScore> scores_of(const TokenEvent& event) {
   return scores;
 }
 
+Error context_exceeded(const Service& service, const std::string& prompt, const char* field) {
+  return {400,
+          fmt::format(
+              "This model's maximum context length is {} tokens, but the prompt has {}. Shorten the prompt.",
+              service.context, prompt),
+          field, "context_length_exceeded"};
+}
+
 }  // namespace
+
+std::optional<Error> surely_too_long(const Service& service, size_t text_bytes, const char* field) {
+  if (text_bytes <= size_t(service.context)) return {};
+  const text::Tokenizer& tokenizer = *service.text->tokenizer;
+  size_t longest = 1;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest = std::max(longest, tokenizer.token_bytes(id).size());
+  const size_t tokens = text_bytes / longest;
+  if (tokens <= size_t(service.context)) return {};
+  return context_exceeded(service, fmt::format("at least {} tokens", tokens), field);
+}
 
 std::string random_id(const char* prefix) {
   std::random_device device;
@@ -51,12 +70,9 @@ std::optional<Error> Generation::fit_into_context() {
     if (wanted < 0) wanted = plan_.default_max_tokens > 0 ? plan_.default_max_tokens : context;
     const int64_t least = std::min<int64_t>(wanted, 1);
     if (size + least > context)
-      return Error{
-          400,
-          fmt::format("This model's maximum context length is {} tokens, but the prompt has {} tokens and "
-                      "the answer needs at least {}. Shorten the prompt.",
-                      context, size, least),
-          plan_.prompt_field, "context_length_exceeded"};
+      return context_exceeded(service_,
+                              fmt::format("{} tokens and the answer needs at least {}", size, least),
+                              plan_.prompt_field);
     max_tokens_.push_back(std::min(wanted, context - size));
   }
   return {};

@@ -119,6 +119,10 @@ class Generation final : public Exchange {
   int64_t generated_ = 0, first_token_ns_ = 0, last_token_ns_ = 0;
 };
 
+// A text that no tokenizing can make short enough for the context, so that nobody waits for it; null: it may
+// fit.
+std::optional<Error> surely_too_long(const Service& service, size_t text_bytes, const char* field);
+
 // "chatcmpl-" and 24 random hex digits.
 std::string random_id(const char* prefix);
 

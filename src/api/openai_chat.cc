@@ -178,6 +178,8 @@ Outcome post_chat_completions(const Call& call) {
   const Conversation conversation = read_conversation(fields);
   if (document.failed()) return openai_error(document.error());
 
+  if (const auto error = surely_too_long(service, text_bytes(conversation), "messages"))
+    return openai_error(*error);
   auto rendered = render_conversation(service, conversation);
   if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), "messages"));
   PlannedPrompt prompt{.ids = std::move(rendered->ids), .prefix = 0, .script = nullptr};

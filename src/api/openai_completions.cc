@@ -219,6 +219,8 @@ void read_text_prompt(const json::value& value, const Path& path, const Fields& 
                       const Service& service, std::vector<Prompt>* out) {
   std::string_view text;
   if (!read_string(value, path, fields.sink(), &text)) return;
+  if (auto error = surely_too_long(service, text.size(), "prompt"))
+    return fields.sink().fail_with(std::move(*error));
   auto ids = text::encode_raw(*service.text, text);
   if (!ids.ok()) return fields.sink().fail_with(prompt_error(ids.status(), "prompt"));
   if (ids->empty()) return fields.sink().fail(path, "has no tokens");

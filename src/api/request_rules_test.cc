@@ -146,20 +146,28 @@ TEST(RequestRules, name_the_part_of_a_field) {
 }
 
 TEST(RequestRules, bound_lists) {
-  std::string stops, ids, biases;
+  std::string stops, ids, biases, calls, variables;
+  for (int i = 0; i < 513; ++i)
+    calls += fmt::format(R"({}{{"id":"{}","function":{{"name":"f"}}}})", i ? "," : "", i);
+  for (int i = 0; i < 65; ++i)
+    variables += fmt::format(R"({}"v{}":1)", i ? "," : "", i);
   for (int i = 0; i < 10'000; ++i)
     stops += fmt::format("{}\"s{}\"", i ? "," : "", i);
   for (int i = 0; i < 257; ++i)
     ids += fmt::format("{}{}", i ? "," : "", i % 200);
   for (int i = 0; i < 2049; ++i)
     biases += fmt::format("{}\"{}\":1", i ? "," : "", i);
-  expect_refused(kChat,
-                 {
-                     {chat("\"stop\":[" + stops + "]"), 400, "stop", "at most 64"},
-                     {chat("\"stop\":\"" + std::string(1025, 'x') + "\""), 400, "stop", "at most 1024"},
-                     {chat("\"stop_token_ids\":[" + ids + "]"), 400, "stop_token_ids", "at most 256"},
-                     {chat("\"logit_bias\":{" + biases + "}"), 400, "logit_bias", "at most 2048"},
-                 });
+  expect_refused(
+      kChat,
+      {
+          {chat("\"stop\":[" + stops + "]"), 400, "stop", "at most 64"},
+          {chat("\"stop\":\"" + std::string(1025, 'x') + "\""), 400, "stop", "at most 1024"},
+          {chat("\"stop_token_ids\":[" + ids + "]"), 400, "stop_token_ids", "at most 256"},
+          {chat("\"logit_bias\":{" + biases + "}"), 400, "logit_bias", "at most 2048"},
+          {chat("\"chat_template_kwargs\":{" + variables + "}"), 400, "chat_template_kwargs", "at most 64"},
+          {messages(R"({"role":"assistant","tool_calls":[)" + calls + "]}"), 400, "messages[0].tool_calls",
+           "at most 512"},
+      });
 }
 
 TEST(RequestRules, refuse_bodies_that_are_no_object) {
@@ -333,6 +341,15 @@ TEST(RequestRules, a_prompt_over_the_context_is_told_in_numbers) {
   EXPECT_NE(fake.post_exchange(kCompletions, R"({"prompt":")" + text + R"(","max_tokens":0,"echo":true})"),
             nullptr);
   EXPECT_EQ(fake.submitted.at(0)->request.max_tokens, 0);
+}
+
+TEST(RequestRules, a_text_of_megabytes_is_refused_before_it_is_tokenized) {
+  const std::string text(20'000'000, 'x');
+  // The longest token has 12 bytes.
+  expect_refused(kCompletions, {{R"({"prompt":")" + text + R"("})", 400, "prompt",
+                                 "has at least 1666666 tokens", "context_length_exceeded"}});
+  expect_refused(kChat, {{messages(R"({"role":"user","content":")" + text + "\"}"), 400, "messages",
+                          "has at least 1666666 tokens", "context_length_exceeded"}});
 }
 
 TEST(RequestRules, null_counts_as_absent_and_unknown_keys_are_ignored) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <random>
 
@@ -56,8 +58,8 @@ void read_logit_bias(const Fields& fields, int32_t vocab, SamplingParams* params
   if (biases == nullptr) return;
   const Path path = fields.at("logit_bias");
   if (biases->size() > kMaxLogitBias)
-    fields.fail("logit_bias",
-                fmt::format("has {} entries; at most {} are allowed", biases->size(), kMaxLogitBias));
+    return fields.fail("logit_bias",
+                       fmt::format("has {} entries; at most {} are allowed", biases->size(), kMaxLogitBias));
   for (const auto& [key, value] : *biases) {
     int32_t id = -1;
     const char* end = key.data() + key.size();
@@ -85,27 +87,21 @@ uint64_t random_seed() {
 }
 
 void read_seed(const Fields& fields, GenerationFields* out) {
+  SamplingParams& params = out->sampling;
   const json::value* value = fields.find("seed");
-  if (value == nullptr) {
-    out->sampling.seed = random_seed();
-    out->seed = fmt::format("{}", out->sampling.seed);
-    return;
-  }
-  if (value->is_uint64()) {
-    out->sampling.seed = value->get_uint64();
-    out->seed = fmt::format("{}", out->sampling.seed);
-    return;
-  }
   int64_t seed = 0;
-  constexpr int64_t kMin = std::numeric_limits<int64_t>::min(), kMax = std::numeric_limits<int64_t>::max();
-  if (!value->is_number() || (value->is_double() && value->get_double() != int64_t(0) &&
-                              !(value->get_double() > -9.3e18 && value->get_double() < 9.3e18))) {
+  if (value == nullptr) {
+    params.seed = random_seed();
+    out->seed = fmt::format("{}", params.seed);
+  } else if (value->is_uint64()) {
+    params.seed = value->get_uint64();
+    out->seed = fmt::format("{}", params.seed);
+  } else if (value->is_double() && std::fabs(value->get_double()) > 0x1p53) {
     fields.fail("seed", "must be an integer of 64 bits");
-    return;
+  } else if (fields.integer("seed", INT64_MIN, INT64_MAX, &seed)) {
+    params.seed = uint64_t(seed);  // a negative one: two's complement
+    out->seed = fmt::format("{}", seed);
   }
-  if (!read_integer(*value, fields.at("seed"), fields.sink(), kMin, kMax, &seed)) return;
-  out->sampling.seed = uint64_t(seed);  // negative: two's complement
-  out->seed = fmt::format("{}", seed);
 }
 
 void read_stop_string(const json::value& value, const Path& path, ErrorSink& sink,
@@ -166,7 +162,6 @@ void read_stream(const Fields& fields, GenerationFields* out) {
 }  // namespace
 
 bool read_token_id(const json::value& value, const Path& path, ErrorSink& sink, int32_t vocab, int32_t* out) {
-  int64_t id = 0;
   if (!value.is_int64() && !value.is_uint64()) {
     sink.fail(path, fmt::format("must be a token id, not {}", json_type_name(value)));
     return false;
@@ -177,8 +172,7 @@ bool read_token_id(const json::value& value, const Path& path, ErrorSink& sink, 
     sink.fail(path, fmt::format("{} is not a token id; the model has the ids 0 to {}", shown, vocab - 1));
     return false;
   }
-  id = value.get_int64();
-  *out = int32_t(id);
+  *out = int32_t(value.get_int64());
   return true;
 }
 
