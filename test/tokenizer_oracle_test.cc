@@ -10,18 +10,18 @@
 namespace invar::text {
 namespace {
 
-TextSetup default_model() {
+TextModel default_model() {
   const std::string path = test_cache_path("smollm2.gguf");
   auto source = ModelSource::open(path);
   EXPECT_TRUE(source.ok()) << source.status().message() << "; run test/fetch_tokenizers.sh";
   if (!source.ok()) return {};
   auto setup = set_up_text(**source);
   EXPECT_TRUE(setup.ok()) << setup.status().message();
-  return setup.ok() ? std::move(*setup) : TextSetup();
+  return setup.ok() ? std::move(*setup) : TextModel();
 }
 
 TEST(TokenizerOracle, smollm2_gguf_gives_the_reference_ids_and_text) {
-  const TextSetup setup = default_model();
+  const TextModel setup = default_model();
   ASSERT_NE(setup.tokenizer, nullptr);
   EXPECT_EQ(setup.tokenizer->vocab_size(), 49152);
   EXPECT_EQ(setup.tokenizer->bos(), 1);
@@ -36,7 +36,7 @@ TEST(TokenizerOracle, smollm2_gguf_gives_the_reference_ids_and_text) {
 }
 
 TEST(TokenizerOracle, smollm2_gguf_template_gives_the_reference_prompt) {
-  const TextSetup setup = default_model();
+  const TextModel setup = default_model();
   ASSERT_NE(setup.chat_template, nullptr) << setup.template_error.message();
   int checked = 0;
   const boost::json::value cases = boost::json::parse(test_data("templates/cases.json"));

@@ -14,8 +14,6 @@
 
 namespace invar {
 
-using TextSetup = text::TextModel;
-
 struct TextSetupOptions {
   int32_t vocab = std::numeric_limits<int32_t>::max();  // rows of the output layer
   std::string chat_template;                            // replaces the model's own; "" = none given

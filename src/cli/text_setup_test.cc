@@ -18,7 +18,7 @@ using testing::StartsWith;
 
 struct Opened {
   std::unique_ptr<ModelSource> source;
-  TextSetup text;
+  text::TextModel text;
 };
 
 Opened open(const std::string& name) {

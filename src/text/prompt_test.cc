@@ -339,8 +339,9 @@ TEST_P(Conversations, hostile_texts_give_the_control_tokens_of_harmless_ones) {
     ASSERT_TRUE(ordinary.ok());
     if (control_of(model, *ordinary).size() > control_of(model, hostile->ids).size()) {
       ++spelled;
-      if (model.tokenizer->strip_start() == 0 && !model.tokenizer->add_bos())
+      if (model.tokenizer->strip_start() == 0 && !model.tokenizer->add_bos()) {
         ASSERT_EQ(text_of(model, hostile->ids), hostile->text);
+      }
     }
   }
   EXPECT_GT(answered, 25);

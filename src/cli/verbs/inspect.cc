@@ -95,7 +95,7 @@ struct Report {
   ModelConfig config;  // valid with family
   std::vector<std::string> dropped;
   Status text_status;
-  TextSetup text;
+  text::TextModel text;
   std::vector<std::pair<std::string, std::string>> metadata;  // key, shown value
 };
 

@@ -53,7 +53,7 @@ std::string logprob_line(const TokenEvent& event, const text::Tokenizer& tokeniz
 }
 
 // Prints one answer to its end.
-Status print_answer(Stream& stream, const TextSetup& text, bool raw, bool logprobs, Timing& timing) {
+Status print_answer(Stream& stream, const text::TextModel& text, bool raw, bool logprobs, Timing& timing) {
   // An answer is a text of its own; a continuation is not.
   text::Detokenizer detokenizer(text.tokenizer, {.at_text_start = !raw});
   std::string last_written = "\n";
@@ -103,7 +103,7 @@ Status check_utf8(const char* what, std::string_view text) {
 }
 
 Result<std::shared_ptr<Stream>> submit(const std::string& prompt, const RunOptions& options,
-                                       const SamplingFlags& sampling, const TextSetup& text,
+                                       const SamplingFlags& sampling, const text::TextModel& text,
                                        const Model& model, Engine& engine, Timing& timing) {
   RETURN_IF_ERROR(check_utf8("prompt", prompt));
   RETURN_IF_ERROR(check_prompt_size(prompt.size(), *text.tokenizer, engine.context()));
@@ -160,7 +160,7 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   RETURN_IF_ERROR(check_utf8("--system", options.system));
 
   ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, engine_flags.load_model());
-  ASSIGN_OR_RETURN(const TextSetup text, set_up_text(model->source()));
+  ASSIGN_OR_RETURN(const text::TextModel text, set_up_text(model->source()));
   if (!options.raw && !text.chat_template) return text.template_error;
   RETURN_IF_ERROR(sampling.check_vocabulary(model->info().vocab));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, engine_flags.make_engine(model));

@@ -72,7 +72,7 @@ Status print_decoded(const text::Tokenizer& tokenizer, std::shared_ptr<const tex
 Status tokenize(const EngineFlags& engine, const TokenizeOptions& options) {
   ASSIGN_OR_RETURN(const std::string path, engine.model_path());
   ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
-  ASSIGN_OR_RETURN(const TextSetup setup, set_up_text(*source));
+  ASSIGN_OR_RETURN(const text::TextModel setup, set_up_text(*source));
   const text::Tokenizer& tokenizer = *setup.tokenizer;
   if (!options.decode.empty()) return print_decoded(tokenizer, setup.tokenizer, options.decode);
 
