@@ -224,7 +224,8 @@ void Connection::linger() {
   error_code ec;
   socket_.shutdown(Socket::shutdown_send, ec);
   if (ec) return close("done");
-  input_ = {};
+  input_.clear();
+  input_.shrink_to_fit();
   linger_until_ = now_ns() + kLingerFactor * context_.options.deadlines.linger_ms * kMillisecond;
   set_phase(Phase::kLingering, context_.options.deadlines.linger_ms);
   update_read();
@@ -242,8 +243,7 @@ void Connection::close(const char* outcome) {
   const auto self = shared_from_this();
   end_work(outcome);
   phase_ = Phase::kClosed;
-  input_ = {};
-  output_ = {};
+  output_.clear();
   output_start_ = 0;
   error_code ec;
   socket_.close(ec);

@@ -114,10 +114,7 @@ void Connection::pump(std::string_view fresh) {
   }
 
   pumping_ = false;
-  if (phase_ == Phase::kClosed || phase_ == Phase::kLingering) {
-    input_ = {};
-    return;
-  }
+  if (phase_ == Phase::kClosed || phase_ == Phase::kLingering) return;
   if (copied) {
     input_.erase(0, input_.size() - unread.size());
   } else {
