@@ -135,9 +135,8 @@ bool Generation::advance(std::string& out) {
   if (failure_.has_value() || open_ == 0) return true;
   for (Choice& choice : choices_) {
     if (choice.finish != FinishReason::kNone) continue;
-    // The first choice of a prompt brings the prompt's scores, which the others are rendered after.
     take(choice);
-    if (prompts_[choice.prompt].scores_left == 0) render(choice, out);
+    render(choice, out);
     if (failure_.has_value()) break;
   }
   if (!failure_.has_value()) return open_ == 0;
@@ -146,7 +145,8 @@ bool Generation::advance(std::string& out) {
   return true;
 }
 
-// What the stream holds becomes choice.piece.
+// What the stream holds becomes choice.piece. The first choice of a prompt brings the prompt's scores, which
+// the others wait for.
 void Generation::take(Choice& choice) {
   if (prompts_[choice.prompt].scores_left > 0 && choice.index % plan_.choices != 0) return;
   const ScriptedAnswer* script = plan_.prompts[choice.prompt].script.get();
