@@ -49,6 +49,7 @@ struct Option {
   bool is_switch = false;
   bool switched = false;
   std::vector<std::string> given;
+  bool is_given() const { return switched || !given.empty(); }
   std::function<Status(const std::vector<std::string>&)> store;  // called when the option was given
 };
 
@@ -255,9 +256,22 @@ Result<bool> Flags::parse(std::span<const std::string> args) {
     impl_->rest->push_back(extra);
   }
   for (const Option& o : impl_->options) {
-    if (o.switched || !o.given.empty()) RETURN_IF_ERROR(o.store(o.given));
+    if (o.is_given()) RETURN_IF_ERROR(o.store(o.given));
   }
   return true;
+}
+
+bool Flags::given(const std::string& name) const {
+  return std::any_of(impl_->options.begin(), impl_->options.end(),
+                     [&](const Option& o) { return o.is_given() && long_name(o.names) == name; });
+}
+
+std::string Flags::first_given(const std::vector<std::string>& sections) const {
+  for (const Option& o : impl_->options) {
+    if (o.is_given() && std::find(sections.begin(), sections.end(), o.section) != sections.end())
+      return long_name(o.names);
+  }
+  return "";
 }
 
 std::string Flags::help() const {

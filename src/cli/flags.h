@@ -49,6 +49,11 @@ class Flags {
   Result<bool> parse(std::span<const std::string> args);
   std::string help() const;
 
+  // After parse(): whether the flag of that long name was on the command line, and the long name of the first
+  // one of these sections that was ("": none).
+  bool given(const std::string& name) const;
+  std::string first_given(const std::vector<std::string>& sections) const;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

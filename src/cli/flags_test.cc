@@ -125,6 +125,15 @@ TEST(Flags, after_two_dashes_everything_is_an_argument) {
   EXPECT_EQ(s.kv, "f16");
 }
 
+TEST(Flags, tells_which_flags_were_given) {
+  Sample s;
+  ASSERT_TRUE(s.parse({"--kv", "f16"}).ok());
+  EXPECT_TRUE(s.flags.given("--kv"));
+  EXPECT_FALSE(s.flags.given("--threads"));
+  EXPECT_EQ(s.flags.first_given({""}), "--kv");
+  EXPECT_EQ(s.flags.first_given({"Another section"}), "");
+}
+
 TEST(Flags, help_is_not_an_error_and_shows_examples) {
   Sample s;
   auto r = s.parse({"--help"});

@@ -46,6 +46,18 @@ Interrupt::~Interrupt() {
 void Interrupt::on_signal(std::function<void()> handler) {
   const std::lock_guard lock(mutex_);
   handler_ = std::move(handler);
+  ctrl_c_only_ = false;
+}
+
+void Interrupt::on_ctrl_c(std::function<void()> handler) {
+  const std::lock_guard lock(mutex_);
+  handler_ = std::move(handler);
+  ctrl_c_only_ = true;
+}
+
+void Interrupt::rearm() {
+  const std::lock_guard lock(mutex_);
+  seen_ = false;
 }
 
 void Interrupt::watch() {
@@ -56,7 +68,8 @@ void Interrupt::watch() {
     signalfd_siginfo info;
     if (::read(signals_, &info, sizeof info) != ssize_t(sizeof info)) continue;
     const std::lock_guard lock(mutex_);
-    if (seen_.exchange(true) || !handler_) exit_without_temporaries(kExitInterrupted);
+    const bool handled = handler_ && !(ctrl_c_only_ && info.ssi_signo == uint32_t{SIGTERM});
+    if (seen_.exchange(true) || !handled) exit_without_temporaries(kExitInterrupted);
     handler_();
   }
 }

@@ -19,6 +19,10 @@ class Interrupt {
 
   // What the first signal does; empty takes it away. When this returns, the previous handler is not running.
   void on_signal(std::function<void()> handler);
+  // The same for Ctrl-C alone: SIGTERM ends the process as if no handler were set.
+  void on_ctrl_c(std::function<void()> handler);
+  // Forgets the signal that was seen: the next one is a first one again.
+  void rearm();
   bool seen() const { return seen_.load(std::memory_order_acquire); }
 
  private:
@@ -26,6 +30,7 @@ class Interrupt {
 
   std::mutex mutex_;
   std::function<void()> handler_;
+  bool ctrl_c_only_ = false;
   std::atomic<bool> seen_{false};
   int signals_ = -1;  // signalfd
   int stop_ = -1;     // eventfd

@@ -63,5 +63,31 @@ TEST(InterruptDeathTest, a_second_signal_ends_the_process) {
       testing::ExitedWithCode(130), "");
 }
 
+TEST(Interrupt, after_rearm_the_next_signal_is_a_first_one_again) {
+  Interrupt interrupt;
+  for (int i = 0; i < 3; ++i) {
+    std::promise<void> called;
+    interrupt.on_ctrl_c([&] { called.set_value(); });
+    ASSERT_EQ(::kill(::getpid(), SIGINT), 0);
+    ASSERT_EQ(called.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    interrupt.on_signal(nullptr);
+    EXPECT_TRUE(interrupt.seen());
+    interrupt.rearm();
+    EXPECT_FALSE(interrupt.seen());
+  }
+}
+
+TEST(InterruptDeathTest, a_handler_of_ctrl_c_does_not_keep_sigterm_away) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        Interrupt interrupt;
+        interrupt.on_ctrl_c([] { ::_exit(1); });
+        ::kill(::getpid(), SIGTERM);
+        ::pause();
+      },
+      testing::ExitedWithCode(130), "");
+}
+
 }  // namespace
 }  // namespace invar

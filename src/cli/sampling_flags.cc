@@ -13,7 +13,7 @@ constexpr float kDefaultTemperature = 0.7f;
 
 }  // namespace
 
-void SamplingFlags::declare(Flags& flags) {
+void SamplingFlags::declare(Flags& flags, bool for_one_answer) {
   params_.temperature = kDefaultTemperature;
   constexpr double kMax = std::numeric_limits<float>::max();
   flags.section("Choice of tokens");
@@ -32,9 +32,11 @@ void SamplingFlags::declare(Flags& flags) {
                "divides tokens of prompt and answer; 1 = off", 0, kMax);
   flags.texts("--logit-bias", &bias_, "ID:X", "adds X to the logit of a token; may be repeated");
   flags.unsigned64("--seed", &params_.seed, &seed_given_,
-                   "makes sampling repeatable (default: random, shown by -v)");
-  flags.integer("--logprobs", &params_.logprobs,
-                "print each token with its log probability and N alternatives", 0, 1000);
+                   for_one_answer ? "makes sampling repeatable (default: random, shown by -v)"
+                                  : "makes sampling repeatable (default: random)");
+  if (for_one_answer)
+    flags.integer("--logprobs", &params_.logprobs,
+                  "print each token with its log probability and N alternatives", 0, 1000);
   flags.section("End of the answer");
   flags.integer("-n,--max-tokens", &max_tokens_, "tokens generated at most (default: 512)", 1);
   flags.on("--ignore-eos", &ignore_eos_, "go on at end-of-text tokens");

@@ -12,7 +12,8 @@ namespace invar {
 
 class SamplingFlags {
  public:
-  void declare(Flags& flags);
+  // for_one_answer: with --logprobs, and a seed that is shown.
+  void declare(Flags& flags, bool for_one_answer = true);
 
   // After parsing: checks values that no single flag can, reads the lists; without --seed, a random seed.
   Status finish();
@@ -21,6 +22,7 @@ class SamplingFlags {
   // Sets sampling, max_tokens and ignore_eos of a request and adds --stop-id to its stop ids.
   void apply(GenerateRequest& request) const;
   uint64_t seed() const { return params_.seed; }
+  bool seed_given() const { return seed_given_; }
   int32_t logprobs() const { return params_.logprobs; }
 
  private:

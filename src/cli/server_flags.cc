@@ -19,8 +19,9 @@ bool is_key(const std::string& key) {
          std::all_of(key.begin(), key.end(), [](unsigned char c) { return c > 0x20 && c < 0x7F; });
 }
 
-// A path is what exists as a file or has a slash; anything else is the key itself.
-Result<std::vector<std::string>> keys_of(const std::string& value) {
+}  // namespace
+
+Result<std::vector<std::string>> api_keys_of(const std::string& value) {
   std::error_code ec;
   if (value.find('/') == std::string::npos && !std::filesystem::exists(value, ec)) {
     if (is_key(value)) return std::vector<std::string>{value};
@@ -44,8 +45,6 @@ Result<std::vector<std::string>> keys_of(const std::string& value) {
     return invalid_argument(fmt::format("--api-key {}: the file has no key; write one per line", value));
   return keys;
 }
-
-}  // namespace
 
 void ServerFlags::declare(Flags& flags) {
   flags.section("Listening");
@@ -79,7 +78,7 @@ void ServerFlags::declare(Flags& flags) {
 Result<server::ServerOptions> ServerFlags::finish() const {
   server::ServerOptions o = options_;
   for (const std::string& value : keys_) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> keys, keys_of(value));
+    ASSIGN_OR_RETURN(const std::vector<std::string> keys, api_keys_of(value));
     o.api_keys.insert(o.api_keys.end(), keys.begin(), keys.end());
   }
   if (!o.unix_path.empty()) o.port = -1;

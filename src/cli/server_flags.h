@@ -10,6 +10,10 @@
 
 namespace invar {
 
+// The keys that a value of --api-key means: itself, or the lines of a file (what exists as one or has a
+// slash). At least one.
+Result<std::vector<std::string>> api_keys_of(const std::string& value);
+
 class ServerFlags {
  public:
   void declare(Flags& flags);

@@ -14,10 +14,13 @@ constexpr size_t kMessageBytes = 800;
 constexpr Verb kVerbs[] = {
     {"serve", "answer many clients over HTTP, as the OpenAI API does", serve_verb},
     {"run", "answer prompts in the terminal", run_verb},
+    {"chat", "talk with a model in the terminal", chat_verb},
     {"inspect", "show what is in a model file and whether it can run", inspect_verb},
     {"logits", "write the logits of a token sequence to a file", logits_verb},
     {"tokenize", "turn text into token ids and back", tokenize_verb},
     {"bench", "measure prompt and decode speed", bench_verb},
+    {"verify", "replay a request and compare the bits with its receipt", verify_verb},
+    {"replay", "send the requests of a log again and compare the answers", replay_verb},
 };
 
 }  // namespace

@@ -25,10 +25,13 @@ std::span<const Verb> verbs();
 
 int serve_verb(Arguments args);
 int run_verb(Arguments args);
+int chat_verb(Arguments args);
 int inspect_verb(Arguments args);
 int logits_verb(Arguments args);
 int tokenize_verb(Arguments args);
 int bench_verb(Arguments args);
+int verify_verb(Arguments args);
+int replay_verb(Arguments args);
 
 inline constexpr int kExitFailed = 1, kExitUsage = 2, kExitInterrupted = 130;
 
