@@ -5,6 +5,7 @@ Environment, set by run.sh: INVAR (the program), INVAR_MODEL (SmolLM2-135M-Instr
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import struct
@@ -322,6 +323,8 @@ def main():
     # Of a test with subtests, each failure is listed; it counts once.
     failed = len({getattr(t, "test_case", t).id() for t, _ in result.failures + result.errors})
     failed += len(result.unexpectedSuccesses)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"the servers used {used.ru_utime + used.ru_stime:.0f} s of processor time")
     if result.skipped:
         for test, why in result.skipped:
             print(f"NOT RUN: {test}: {why}")

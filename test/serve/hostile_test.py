@@ -165,7 +165,7 @@ class Hostile(Cases):
 
     def test_floods_of_head_fields(self):
         for data in (b"GET /health HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"GET /health HTTP/1.1\r\nA: " + b"b" * MiB, b"GET /" + b"a" * MiB, b"G" * MiB,
-                     b"\r\n" * 10 + b"GET /health HTTP/1.1\r\n" + b"x" * MiB, b"\0" * 4096, bytes(range(256)) * 64,
+                     b"\r\n" * 10 + b"GET /health HTTP/1.1\r\n" + b"x" * MiB, b"\0" * 65536, bytes(range(256)) * 64,
                      b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
             with Wire(self.server, 60) as wire:
                 try:
