@@ -9,7 +9,7 @@ usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--tidy] [--c
   --sanitize         unit tests under AddressSanitizer + UBSan, then those with threads under ThreadSanitizer
   --fuzz SECONDS     every fuzz target for SECONDS
   --tidy             clang-tidy over every source file, as .clang-tidy wants it
-  --clients          real clients against the server (none yet)
+  --clients          the official OpenAI clients, Python and Node, against the server
   --soak HOURS       long load on the server (not there yet)
 
 Exit code 0 only if everything that was asked for ran and passed.
@@ -161,6 +161,21 @@ tidy_tests() {
   return "$status"
 }
 
+# Adds the sum that each of the clients' runners prints.
+client_tests() {
+  prepare build test clients
+  build_release invar || return 1
+  "$ROOT/packaging/fetch_model.sh" || return 1
+  local status=0 log=$ROOT/build/release/clients.log passed failed
+  local model=${XDG_CACHE_HOME:-$HOME/.cache}/invar/models/SmolLM2-135M-Instruct.Q4_1.gguf
+  "$ROOT/test/clients/run.sh" "$PROGRAM" "$model" "$ROOT/build/clients" </dev/null 2>&1 | tee "$log" || status=1
+  read -r passed failed < <(awk '/^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3 } END { print p + 0, f + 0 }' "$log")
+  total_passed=$((total_passed + passed))
+  total_failed=$((total_failed + failed))
+  if ((status != 0 && failed == 0)); then total_failed=$((total_failed + 1)); fi
+  return "$status"
+}
+
 is_count() { [[ ${1:-} =~ ^[1-9][0-9]*$ ]]; }
 
 run_tests() {
@@ -200,7 +215,7 @@ run_tests() {
       sanitize) sanitize_tests || status=1 ;;
       tidy) tidy_tests || status=1 ;;
       fuzz) fuzz_tests "$fuzz_seconds" || status=1 ;;
-      clients) echo "no client tests yet: they arrive with the server" ;;
+      clients) client_tests || status=1 ;;
     esac
   done
   if ((status != 0 && total_failed == 0)); then total_failed=1; fi # a build or a download that failed
