@@ -81,8 +81,8 @@ core_tests() {
 }
 
 # The unit tests of these folders; slow ones run a shorter list of cases (INVAR_TEST_REDUCED, src/base/testing/reduced.h).
-asan_folders="base tensor format graph models kv kernels backends sampling engine text cli"
-tsan_folders="base format backends engine"
+asan_folders="base tensor format graph models kv kernels backends sampling engine text api server cli"
+tsan_folders="base format backends engine api server"
 
 sanitized() { # PRESET FOLDER ...
   local preset=$1 folder targets=() names=
@@ -100,7 +100,8 @@ sanitized() { # PRESET FOLDER ...
 }
 
 sanitize_tests() {
-  prepare build sanitize
+  prepare build test sanitize
+  "$ROOT/test/fetch_tokenizers.sh" || return 1
   local status=0
   # shellcheck disable=SC2086
   sanitized asan $asan_folders || status=1
