@@ -1,8 +1,11 @@
 """Input of the worst kind: answered rightly or refused, in bounded memory, while another stream keeps its pace; nothing of
 it is left behind."""
 import json
+import os
 import random
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -19,32 +22,37 @@ def chat_body(content, **fields):
     return {"messages": [{"role": "user", "content": content}], **fields}
 
 
-class Pace(threading.Thread):
-    """A stream of a token each 40 ms, and the longest time it was silent."""
+class Pace:
+    """A stream of a token each 40 ms, read by a process of its own: this one is busy with writing what is hostile."""
 
     def __init__(self, server):
-        super().__init__(daemon=True)
-        self.wire = server.open_stream(CHAT, chat_body("pace", max_tokens=20000))
-        self.frames_seen, self.longest, self.failure, self.ended = 0, 0.0, None, False
-        self.start()
-
-    def run(self):
-        try:
-            last = time.monotonic()
-            for _ in self.wire.frames():
-                now = time.monotonic()
-                self.longest, last = max(self.longest, now - last), now
-                self.frames_seen += 1
-                if self.ended:
-                    break
-        except Exception as e:
-            self.failure = e
+        command = [sys.executable, os.path.abspath(__file__), "--pace", str(server.port)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process.stdout.readline()
 
     def finish(self):
-        self.ended = True
-        self.join()
-        self.wire.close()
-        return self.longest
+        """Frames, seconds, and the longest silence in seconds."""
+        out = self.process.communicate("", 60)[0]
+        assert self.process.returncode == 0, out
+        return json.loads(out)
+
+    @staticmethod
+    def child(port):
+        server = Server.__new__(Server)
+        server.unix_path, server.port = "", port
+        ended = threading.Event()
+        threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+        with server.open_stream(CHAT, chat_body("pace", max_tokens=20000)) as wire:
+            frames, longest, start = 0, 0.0, time.monotonic()
+            last = start
+            for _ in wire.frames():
+                now = time.monotonic()
+                longest, last, frames = max(longest, now - last), now, frames + 1
+                if frames == 1:
+                    print("running", flush=True)
+                if ended.is_set():
+                    return print(json.dumps([frames, last - start, longest]), flush=True)
+        raise AssertionError("the stream ended")
 
 
 class Hostile(Cases):
@@ -60,12 +68,13 @@ class Hostile(Cases):
 
     @classmethod
     def tearDownClass(cls):
-        longest, pace = cls.pace.finish(), cls.pace
+        frames, seconds, longest = cls.pace.finish()
         peak = (cls.server.memory_kib("VmHWM") - cls.idle_kib) >> 10
-        print(f"the longest silence of the stream beside: {longest * 1000:.0f} ms in {pace.frames_seen} frames; memory grew by {peak} MiB")
+        print(f"the stream beside: {frames / seconds:.1f} tokens/s of 25, longest silence {longest * 1000:.0f} ms; memory grew by {peak} MiB")
         try:
-            assert pace.failure is None, pace.failure
-            assert longest < 3, f"the stream beside was silent for {longest:.2f} s"
+            # A busy machine costs some of it; a server that does its parsing where it sends would cost most of it.
+            assert longest < 2, f"the stream beside was silent for {longest:.2f} s"
+            assert frames / seconds > 10, "the stream beside lost its pace"
             assert peak < 700, f"memory grew by {peak} MiB"
         finally:
             super().tearDownClass()  # nothing runs, exit code 0
@@ -165,8 +174,8 @@ class Hostile(Cases):
 
     def test_floods_of_head_fields(self):
         for data in (b"GET /health HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"GET /health HTTP/1.1\r\nA: " + b"b" * MiB, b"GET /" + b"a" * MiB, b"G" * MiB,
-                     b"\r\n" * 10 + b"GET /health HTTP/1.1\r\n" + b"x" * MiB, b"\0" * 65536, bytes(range(256)) * 64,
-                     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+                     b"\r\n" * 10 + b"GET /health HTTP/1.1\r\n" + b"x" * MiB, b"\0" * 65536, bytes(range(256)) * 256,
+                     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500 + b"\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
             with Wire(self.server, 60) as wire:
                 try:
                     wire.send(data)
@@ -178,7 +187,7 @@ class Hostile(Cases):
             self.assertIn(wire.reply().status, (400, 431))
         for size in (b"ffffffffffffffff", b"7fffffffffffffff", b"10000000000000000", b"-1", b"0x10", b"", b"5 5", b"f" * 5000):
             with Wire(self.server) as wire:
-                wire.send(head_text("POST", CHAT, [("Transfer-Encoding", "chunked")]) + size + b"\r\n{}\r\n")
+                wire.send(head_text("POST", CHAT, [("Transfer-Encoding", "chunked")]) + size + b"\r\n{}\r\n\r\n")
                 self.assertIn(wire.reply().status, (400, 413), size[:40])
 
     def test_slow_bodies_hold_nobody_up(self):
@@ -292,4 +301,7 @@ class OnModel(Cases):
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--pace"]:
+        Pace.child(int(sys.argv[2]))
+    else:
+        main()
