@@ -274,6 +274,7 @@ run "replay, a cut file" 0 "$invar" replay "$work/cut.jsonl" </dev/null
 err_has "replay, a cut file" "1 lines are damaged"
 refused "replay nothing" 2 "give one log" "$invar" replay
 refused "replay a missing file" 2 "$work/none" "$invar" replay "$work/none"
+refused "replay without an end" 2 "neither a file nor a directory" "$invar" replay /dev/zero
 refused "replay an empty directory" 2 "no file of a request log" "$invar" replay "$HOME"
 refused "replay a number beyond" 2 "--request 9999: the log has" "$invar" replay "$work/log" --request 9999
 refused "replay without a server" 2 "no server answers there" "$invar" replay "$work/log" --server "unix:$work/none.sock"

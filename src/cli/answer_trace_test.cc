@@ -47,6 +47,12 @@ TEST(AnswerTrace, interleaved_choices_are_told_apart) {
   EXPECT_EQ(diff(trace({a, b, a}), trace({b, a, b})), "3 choices[0].text: \"aa\" / \"a\"");
 }
 
+TEST(AnswerTrace, the_earliest_difference_counts_in_whichever_field_it_is) {
+  const char *a = R"({"choices":[{"index":0,"text":"a"}]})", *b = R"({"choices":[{"index":1,"text":"b"}]})";
+  const char *x = R"({"choices":[{"index":0,"text":"x"}]})", *y = R"({"choices":[{"index":1,"text":"y"}]})";
+  EXPECT_EQ(diff(trace({a, b, a, b}), trace({a, y, x, y})), "2 choices[1].text: \"bb\" / \"yy\"");
+}
+
 TEST(AnswerTrace, names_the_frame_in_which_a_text_differs) {
   AnswerTrace other = trace({kFrames[0], kFrames[1]});
   other.add(

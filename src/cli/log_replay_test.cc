@@ -129,6 +129,8 @@ TEST(LogReplay, what_was_about_the_connection_is_not_sent) {
   logged = body_request();
   logged.status = 429;
   EXPECT_NE(replay_request(logged, target)->skipped.find("load"), std::string::npos);
+  target.error = invalid_argument("not a request");
+  EXPECT_EQ(replay_request(logged, target)->skipped, "not a request");
   target.error = Status(Code::kUnavailable, "gone");
   EXPECT_EQ(replay_request(logged, target).status().code(), Code::kUnavailable);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/quote.h"
 #include "cli/interrupt.h"
 #include "cli/log_replay.h"
@@ -41,6 +43,10 @@ void print(size_t number, const server::LoggedRequest& logged, const ReplayOutco
 }
 
 Result<server::LoggedRequests> read_log(const std::string& path) {
+  std::error_code ec;
+  if (std::filesystem::exists(path, ec) && !std::filesystem::is_regular_file(path, ec) &&
+      !std::filesystem::is_directory(path, ec))
+    return invalid_argument(path + ": neither a file nor a directory");  // it may have no end
   ASSIGN_OR_RETURN(server::LoggedRequests log, server::read_request_log(path));
   if (log.damaged_lines > 0)
     fmt::print(stderr, "invar: {}: {} lines are damaged and left out\n", printable(path), log.damaged_lines);
