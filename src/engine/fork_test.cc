@@ -104,6 +104,18 @@ TEST(Forks, first_tokens_of_all_choices_come_with_the_step_that_ends_the_prompt)
     EXPECT_TRUE(stream->try_next().has_value());
 }
 
+TEST(Forks, are_served_before_requests_that_came_later) {
+  TestEngine t({.max_batch = 1});
+  const auto streams = t.submit(group_of(30, 10, 3).make(), 3);
+  auto later = t.submit(group_of(5, 10, 1).make());
+  while (!later->try_next().has_value())
+    ASSERT_TRUE(t.engine->step());
+  for (const auto& stream : streams) {
+    Answer answer;
+    EXPECT_TRUE(collect(*stream, &answer));
+  }
+}
+
 TEST(Forks, fewer_places_than_choices) {
   for (const int32_t max_batch : {1, 2, 3}) {
     TestEngine t({.max_batch = max_batch});
@@ -160,9 +172,9 @@ TEST(Forks, all_choices_dropped_before_the_prompt_is_done_free_everything) {
 }
 
 TEST(Forks, fork_waits_until_there_is_a_page_for_its_tail) {
-  // Four pages: three of the prompt, and one more. A second tail exists only when the first choice is gone.
+  // Four pages: three of the prompt, and one more. A third tail exists only when a choice is gone.
   TestEngine t({.context = 256, .memory_bytes = 4 * 4096});
-  const Group g = group_of(2 * kPageTokens + 10, 20, 2);
+  const Group g = group_of(2 * kPageTokens + 10, 20, 3);
   const auto streams = t.submit(g.make(), g.choices);
   t.drain();
   expect_ends_as(streams, answers_alone(g));
@@ -196,6 +208,7 @@ TEST(Forks, forks_that_wait_for_a_place_give_their_pages_to_one_that_runs) {
   t.drain();
   expect_ends_as(streams, answers_alone(g));
   EXPECT_GE(t.engine->stats().preemptions, 2);
+  EXPECT_EQ(t.engine->stats().prompt_tokens, 70) << "computed again, not for the first time";
 }
 
 TEST(Forks, fault_in_the_prompt_ends_every_choice_as_it_would_alone) {
@@ -267,8 +280,11 @@ TEST(Forks, destruction_ends_choices_that_wait_for_their_prompt) {
     unseen = t.submit(group_of(60, 10, 3).make(), 3);
   }
   for (const auto& streams : {waiting, unseen})
-    for (const auto& stream : streams)
-      EXPECT_EQ(stream->next().finish, FinishReason::kCancelled);
+    for (const auto& stream : streams) {
+      Answer answer;
+      EXPECT_TRUE(collect(*stream, &answer));
+      EXPECT_EQ(answer.finish, FinishReason::kCancelled);
+    }
 }
 
 // ---- Over random schedules.
