@@ -1,6 +1,5 @@
-// libFuzzer target: any body sent to any generating or tokenizing endpoint ends in a 4xx or in an answer, and every
-// answer is JSON. The first byte chooses the endpoint.
-// layers: api
+// libFuzzer target: any body sent to any generating or tokenizing endpoint ends in a 4xx or in an answer, and
+// every answer is JSON. The first byte chooses the endpoint. layers: api
 
 #include <boost/json.hpp>
 #include <cstdint>
