@@ -17,8 +17,8 @@ namespace {
 
 using boost::system::error_code;
 
-// Accepted in one go, so that the connections that are there get their turn.
-constexpr int kAtOnce = 64;
+// Accepted in one go, so that the connections that are there get their turn, also to leave.
+constexpr int kAtOnce = 16;
 // Connections above the limit that are told so; further ones are only closed.
 constexpr size_t kRefusedAtOnce = 64;
 constexpr auto kPause = std::chrono::milliseconds(100);
