@@ -44,6 +44,37 @@ std::string take(std::string_view* text, std::string_view escaped) {
   return out;
 }
 
+// The whole where it has at most `most` bytes, else its start and its end in `room` bytes, "..." between.
+std::string shortened(std::string_view bytes, size_t most, size_t room) {
+  // No more is looked at than can be shown, however long the text is.
+  const bool cut = bytes.size() > most;
+  std::string whole;
+  for (std::string_view rest = bytes.substr(0, most); !rest.empty();)
+    whole += take(&rest, "");
+  if (!cut && whole.size() <= most) return whole;
+
+  const size_t head_room = room - room / 2, tail_room = room / 2;
+  std::string_view start = bytes.substr(0, head_room);
+  std::string_view end = bytes.substr(bytes.size() - std::min(bytes.size(), tail_room));
+  std::string head;
+  while (!start.empty()) {
+    const std::string next = take(&start, "");
+    if (head.size() + next.size() > head_room) break;
+    head += next;
+  }
+  // It may start inside a character: those bytes are not shown.
+  while (!end.empty() && (static_cast<unsigned char>(end[0]) & 0xC0) == 0x80)
+    end.remove_prefix(1);
+  std::vector<std::string> tail;
+  while (!end.empty())
+    tail.push_back(take(&end, ""));
+  size_t first = tail.size(), size = 0;
+  while (first > 0 && size + tail[first - 1].size() <= tail_room)
+    size += tail[--first].size();
+  return fmt::format("{}...{}", head,
+                     fmt::join(tail.begin() + static_cast<ptrdiff_t>(first), tail.end(), ""));
+}
+
 }  // namespace
 
 std::string quote(std::string_view bytes, size_t most) {
@@ -56,32 +87,28 @@ std::string quote(std::string_view bytes, size_t most) {
 }
 
 std::string printable(std::string_view bytes, size_t most) {
-  // No more is looked at than can be shown, however long the text is.
-  const bool cut = bytes.size() > most;
-  std::string whole;
-  for (std::string_view rest = bytes.substr(0, most); !rest.empty();)
-    whole += take(&rest, "");
-  if (!cut && whole.size() <= most) return whole;
+  return shortened(bytes, most, most);
+}
 
-  std::string_view start = bytes.substr(0, most / 2);
-  std::string_view end = bytes.substr(bytes.size() - std::min(bytes.size(), most / 2));
-  std::string head;
-  while (!start.empty()) {
-    const std::string next = take(&start, "");
-    if (head.size() + next.size() > most / 2) break;
-    head += next;
+std::string printable_within(std::string_view bytes, size_t most) {
+  constexpr size_t kDots = 3;
+  return shortened(bytes, most, most > kDots ? most - kDots : 0);
+}
+
+std::string json_for_terminal(std::string_view json) {
+  std::string out;
+  while (!json.empty()) {
+    const size_t length = std::max<size_t>(utf8_length(json), 1);
+    const std::string_view c = json.substr(0, length);
+    json.remove_prefix(length);
+    if (c == "\x7F")
+      out += "\\u007f";
+    else if (length == 2 && c[0] == '\xC2' && steers(c))
+      out += fmt::format("\\u00{:02x}", static_cast<unsigned char>(c[1]));
+    else
+      out += c;
   }
-  // It may start inside a character: those bytes are not shown.
-  while (!end.empty() && (static_cast<unsigned char>(end[0]) & 0xC0) == 0x80)
-    end.remove_prefix(1);
-  std::vector<std::string> tail;
-  while (!end.empty())
-    tail.push_back(take(&end, ""));
-  size_t first = tail.size(), size = 0;
-  while (first > 0 && size + tail[first - 1].size() <= most / 2)
-    size += tail[--first].size();
-  return fmt::format("{}...{}", head,
-                     fmt::join(tail.begin() + static_cast<ptrdiff_t>(first), tail.end(), ""));
+  return out;
 }
 
 }  // namespace invar

@@ -19,4 +19,11 @@ std::string quote(std::string_view bytes, size_t most = 100);
 // `most` bytes keeps its start and its end, with "..." between: the end of a message is its remedy.
 std::string printable(std::string_view bytes, size_t most = 200);
 
+// The same, and with its "..." no longer than `most` either.
+std::string printable_within(std::string_view bytes, size_t most);
+
+// Serialized JSON means the same and steers no terminal: DEL and the controls U+0080 to U+009F, which JSON
+// lets pass, become escapes.
+std::string json_for_terminal(std::string_view json);
+
 }  // namespace invar

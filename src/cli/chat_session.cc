@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "api/json_text.h"
-#include "cli/terminal_text.h"
+#include "base/quote.h"
 
 namespace invar {
 namespace {
@@ -110,7 +110,7 @@ std::string answer_for_terminal(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const size_t plain = std::min(text.find_first_of("\n\t"), text.size());
-    out += terminal_text(text.substr(0, plain), std::numeric_limits<size_t>::max());
+    out += printable_within(text.substr(0, plain), std::numeric_limits<size_t>::max());
     if (plain < text.size()) out += text[plain];
     text.remove_prefix(std::min(plain + 1, text.size()));
   }

@@ -9,9 +9,9 @@
 #include <deque>
 #include <functional>
 
+#include "base/quote.h"
 #include "base/size_text.h"
 #include "base/text_distance.h"
-#include "cli/terminal_text.h"
 
 namespace invar {
 namespace {
@@ -236,7 +236,7 @@ Result<bool> Flags::parse(std::span<const std::string> args) {
       if (what.starts_with(name + ":") || (o.is_switch && what.find(name + " = ") != std::string::npos))
         return Impl::needs(o, name);
     }
-    return invalid_argument(fmt::format("{}; {}", terminal_text(what, kShownBytes), see_help));
+    return invalid_argument(fmt::format("{}; {}", printable_within(what, kShownBytes), see_help));
   }
 
   bool flags_ended = false;
@@ -248,7 +248,7 @@ Result<bool> Flags::parse(std::span<const std::string> args) {
     if (!flags_ended && extra.size() > 1 && extra[0] == '-') {
       const std::string name = extra.substr(0, extra.find('='));
       const std::string near = nearest_text(name, impl_->all_names());
-      return invalid_argument(fmt::format("unknown flag {}; {}", terminal_text(name, kShownBytes),
+      return invalid_argument(fmt::format("unknown flag {}; {}", printable_within(name, kShownBytes),
                                           near.empty() ? see_help : fmt::format("did you mean {}?", near)));
     }
     if (impl_->rest == nullptr)
@@ -297,7 +297,7 @@ std::string Flags::help() const {
 }
 
 std::string shown_value(std::string_view text) {
-  return text.empty() ? "''" : terminal_text(text, kShownBytes);
+  return text.empty() ? "''" : printable_within(text, kShownBytes);
 }
 
 Result<int64_t> parse_integer(const std::string& what, const std::string& text, int64_t least, int64_t most) {

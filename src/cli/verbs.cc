@@ -2,8 +2,8 @@
 
 #include <cstdio>
 
+#include "base/quote.h"
 #include "cli/flags.h"
-#include "cli/terminal_text.h"
 
 namespace invar {
 namespace {
@@ -31,7 +31,7 @@ std::span<const Verb> verbs() {
 
 int fail(const Status& status) {
   std::fflush(stdout);
-  std::fprintf(stderr, "invar: %s\n", terminal_text(status.message(), kMessageBytes).c_str());
+  std::fprintf(stderr, "invar: %s\n", printable_within(status.message(), kMessageBytes).c_str());
   return status.code() == Code::kCancelled ? kExitInterrupted : kExitFailed;
 }
 

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
+#include "base/quote.h"
 #include "base/size_text.h"
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"
-#include "cli/terminal_text.h"
 #include "cli/verbs.h"
 
 namespace invar {
@@ -70,8 +70,8 @@ Result<double> measure(Engine& engine, const Case& c, int32_t vocab, uint64_t se
 void print_text(const EngineFlags& flags, const Model& model, const Machine& m,
                 const std::vector<Case>& cases) {
   const ModelInfo& info = model.info();
-  fmt::print("model    {} ({}, {:.1f} M parameters, {} packed)\n", terminal_text(info.name, 60), info.family,
-             double(info.parameters) / 1e6, size_text(model.packed_bytes()));
+  fmt::print("model    {} ({}, {:.1f} M parameters, {} packed)\n", printable_within(info.name, 60),
+             info.family, double(info.parameters) / 1e6, size_text(model.packed_bytes()));
   fmt::print("machine  {}; {} cores; {} memory; {}\n", m.cpu, m.cores, size_text(m.memory_bytes), m.system);
   fmt::print("kernels  {}; kv {}\n\n", flags.backend_name(), flags.options.kv);
   fmt::print("{:<14} {:>10} {:>10} {:>10}   tokens/s over {} runs\n", "", "median", "least", "most",

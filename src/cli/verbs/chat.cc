@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "api/service.h"
+#include "base/quote.h"
 #include "base/utf8.h"
 #include "cli/chat_session.h"
 #include "cli/interrupt.h"
@@ -17,7 +18,6 @@
 #include "cli/prompts.h"
 #include "cli/sampling_flags.h"
 #include "cli/target_flags.h"
-#include "cli/terminal_text.h"
 #include "cli/verbs.h"
 
 namespace invar {
@@ -108,7 +108,7 @@ class Chat {
     } else {
       failed(invalid_argument(
           fmt::format("unknown command {}; /help shows them, and // begins a message with a slash",
-                      terminal_text(text.substr(0, text.find(' ')), 60))));
+                      printable_within(text.substr(0, text.find(' ')), 60))));
     }
   }
 
@@ -155,14 +155,14 @@ class Chat {
     RETURN_IF_ERROR(broken);
     if (reply->status != 200) {
       const ApiErrorText error = api_error(reply->body);
-      const std::string message = terminal_text(error.message, kMaxErrorBytes);
+      const std::string message = printable_within(error.message, kMaxErrorBytes);
       if (error.code == "context_length_exceeded")
         return resource_exhausted(
             fmt::format("the context is full; /clear begins a new conversation ({})", message));
       if (reply->status == 401) return invalid_argument(fmt::format("{}; see --api-key", message));
       return invalid_argument(message);
     }
-    if (!answer.error().empty()) return internal_error(terminal_text(answer.error(), kMaxErrorBytes));
+    if (!answer.error().empty()) return internal_error(printable_within(answer.error(), kMaxErrorBytes));
     if (reply->broken || !answer.ended())
       return Status(Code::kUnavailable, "the connection ended before the answer did");
     return {};

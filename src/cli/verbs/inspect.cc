@@ -8,11 +8,10 @@
 #include <map>
 #include <span>
 
+#include "base/quote.h"
 #include "base/size_text.h"
 #include "base/utf8.h"
 #include "cli/engine_flags.h"
-#include "cli/quote_piece.h"
-#include "cli/terminal_text.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
 #include "format/gguf.h"
@@ -68,14 +67,14 @@ std::string scalar_text(GgufType type, const std::byte* p) {
 
 std::string value_text(const GgufEntry& e) {
   if (e.type == GgufType::kString)
-    return quote_piece({reinterpret_cast<const char*>(e.bytes.data()), e.bytes.size()}, kShownBytes);
+    return quote({reinterpret_cast<const char*>(e.bytes.data()), e.bytes.size()}, kShownBytes);
   if (e.type != GgufType::kArray) return scalar_text(e.type, e.bytes.data());
   std::string items;
   const uint64_t shown = std::min(e.count, kShownItems);
   if (e.element == GgufType::kString) {
     auto at = GgufStrings(e.bytes, e.count).begin();
     for (uint64_t i = 0; i < shown; ++i, ++at)
-      items += (i ? ", " : "") + quote_piece(*at, kShownBytes);
+      items += (i ? ", " : "") + quote(*at, kShownBytes);
   } else if (e.element != GgufType::kArray && e.count > 0) {
     const size_t size = e.bytes.size() / e.count;
     for (uint64_t i = 0; i < shown; ++i)
@@ -122,7 +121,7 @@ Result<Report> make_report(const std::string& path) {
   if (const GgufFile* gguf = r.source->gguf()) {
     r.format = fmt::format("GGUF version {}", gguf->version());
     for (const GgufEntry& e : gguf->entries())
-      r.metadata.emplace_back(terminal_text(e.key, kShownBytes), value_text(e));
+      r.metadata.emplace_back(printable_within(e.key, kShownBytes), value_text(e));
   } else {
     r.format = "safetensors with config.json";
     ASSIGN_OR_RETURN(const std::string config, r.source->side_file("config.json"));
@@ -130,8 +129,8 @@ Result<Report> make_report(const std::string& path) {
     const boost::json::value v = boost::json::parse(config, error);
     if (const auto* object = v.if_object(); object && !error) {
       for (const auto& [key, value] : *object) {
-        r.metadata.emplace_back(terminal_text(key, kShownBytes),
-                                terminal_text(boost::json::serialize(value), kShownBytes));
+        r.metadata.emplace_back(printable_within(key, kShownBytes),
+                                printable_within(boost::json::serialize(value), kShownBytes));
       }
     }
   }
@@ -140,7 +139,7 @@ Result<Report> make_report(const std::string& path) {
 
 // Messages quote what is in the file: what a template raised, an unknown name.
 std::string message_text(const Status& status) {
-  return terminal_text(status.message(), kShownMessage);
+  return printable_within(status.message(), kShownMessage);
 }
 
 std::string list_text(std::span<const int32_t> ids) {
@@ -167,9 +166,8 @@ void print_text(const Report& r, bool tensors) {
   std::string counts;
   for (const auto& [type, count] : types)
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, type);
-  fmt::print("file       {}\n", quote_piece(r.source->path(), kShownPath));
-  fmt::print("format     {}, architecture {}\n", r.format,
-             quote_piece(r.source->architecture(), kShownBytes));
+  fmt::print("file       {}\n", quote(r.source->path(), kShownPath));
+  fmt::print("format     {}, architecture {}\n", r.format, quote(r.source->architecture(), kShownBytes));
   if (r.family != nullptr) {
     const ModelConfig& c = r.config;
     fmt::print(
@@ -186,7 +184,7 @@ void print_text(const Report& r, bool tensors) {
     fmt::print("tokenizer  cannot be used: {}\n", message_text(r.text_status));
   }
   for (const std::string& name : std::span(r.dropped).first(std::min(r.dropped.size(), kShownLines)))
-    fmt::print("dropped    {} (not needed)\n", quote_piece(name, kShownBytes));
+    fmt::print("dropped    {} (not needed)\n", quote(name, kShownBytes));
   if (r.dropped.size() > kShownLines) fmt::print("dropped    and {} more\n", r.dropped.size() - kShownLines);
   fmt::print("verdict    {}\n", r.runs.ok() ? "runs" : "does not run: " + message_text(r.runs));
 
@@ -199,13 +197,13 @@ void print_text(const Report& r, bool tensors) {
   fmt::print("\ntensors\n  {:<44} {:<7} {:<16} {:<12} {}\n", "name", "type", "shape", "packed as",
              "in the file");
   for (const SourceTensor& t : r.source->tensors())
-    fmt::print("  {:<44} {:<7} {:<16} {:<12} {}\n", quote_piece(t.name, kShownBytes), t.type->name,
+    fmt::print("  {:<44} {:<7} {:<16} {:<12} {}\n", quote(t.name, kShownBytes), t.type->name,
                fmt::format("[{}]", fmt::join(t.shape, ", ")), packed_name(t),
-               quote_piece(t.stored_name, kShownBytes));
+               quote(t.stored_name, kShownBytes));
 }
 
 boost::json::string json_text(std::string_view s) {
-  const std::string safe = is_utf8(s) ? std::string(s) : quote_piece(s);
+  const std::string safe = is_utf8(s) ? std::string(s) : quote(s, kQuoteAll);
   return boost::json::string(safe.data(), safe.size());
 }
 

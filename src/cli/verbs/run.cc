@@ -8,15 +8,14 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/quote.h"
 #include "base/size_text.h"
 #include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
 #include "cli/machine.h"
 #include "cli/prompts.h"
-#include "cli/quote_piece.h"
 #include "cli/sampling_flags.h"
-#include "cli/terminal_text.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
 #include "text/detokenizer.h"
@@ -45,10 +44,10 @@ Status write_out(std::string_view text) {
 // `     198   -0.01230  "\n"    alternatives: 264 " a" -4.50000, ...`
 std::string logprob_line(const TokenEvent& event, const text::Tokenizer& tokenizer) {
   std::string line = fmt::format("{:>8} {:>10.5f}  {}", *event.token, event.logprob,
-                                 quote_piece(tokenizer.token_bytes(*event.token)));
+                                 quote(tokenizer.token_bytes(*event.token), kQuoteAll));
   for (const TokenLogprob& a : event.alternatives)
     line += fmt::format("{} {} {} {:.5f}", &a == event.alternatives.data() ? "   alternatives:" : ",",
-                        a.token, quote_piece(tokenizer.token_bytes(a.token)), a.logprob);
+                        a.token, quote(tokenizer.token_bytes(a.token), kQuoteAll), a.logprob);
   return line;
 }
 
@@ -166,8 +165,9 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, engine_flags.make_engine(model));
 
   if (engine_flags.verbose)
-    fmt::print(stderr, "model {}; {}; kv {}; seed {}\n", terminal_text(model->info().name, kShownNameBytes),
-               engine_flags.backend_name(), engine_flags.options.kv, sampling.seed());
+    fmt::print(stderr, "model {}; {}; kv {}; seed {}\n",
+               printable_within(model->info().name, kShownNameBytes), engine_flags.backend_name(),
+               engine_flags.options.kv, sampling.seed());
 
   const bool several = prompts.size() > 1;
   Timing timing;

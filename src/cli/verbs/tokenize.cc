@@ -6,11 +6,10 @@
 #include <limits>
 #include <utility>
 
+#include "base/quote.h"
 #include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/prompts.h"
-#include "cli/quote_piece.h"
-#include "cli/terminal_text.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
 #include "text/detokenizer.h"
@@ -97,7 +96,7 @@ Status tokenize(const EngineFlags& engine, const TokenizeOptions& options) {
     fmt::print("[{}]\n", fmt::join(ids, ", "));
   } else {
     for (const int32_t id : ids)
-      fmt::print("{:>8}  {}\n", id, quote_piece(tokenizer.token_bytes(id)));
+      fmt::print("{:>8}  {}\n", id, quote(tokenizer.token_bytes(id), kQuoteAll));
   }
   return {};
 }

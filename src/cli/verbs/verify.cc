@@ -10,7 +10,6 @@
 #include "cli/prompts.h"
 #include "cli/receipt_check.h"
 #include "cli/target_flags.h"
-#include "cli/terminal_text.h"
 #include "cli/verbs.h"
 #include "kv/codec.h"
 
@@ -71,7 +70,7 @@ int verify(const Inputs& inputs, ApiTarget& target) {
   if (reply->status != 200)
     return not_compared(
         invalid_argument(fmt::format("the request is refused now, with status {}: {}", reply->status,
-                                     terminal_text(api_error(reply->body).message, kMaxErrorBytes))));
+                                     printable_within(api_error(reply->body).message, kMaxErrorBytes))));
   const auto replayed = read_receipt(reply->body);
   if (!replayed.ok()) return not_compared(replayed.status().with_context("the answer to the replay"));
   if (const auto d = first_difference(receipt, *replayed)) return differ(*d);
