@@ -110,11 +110,7 @@ class ChatRenderer final : public Renderer {
     return response;
   }
 
-  void error_frame(const Error& error, std::string& out) override {
-    out += "data: ";
-    append_openai_error(out, error);
-    out += "\n\n";
-  }
+  void error_frame(const Error& error, std::string& out) override { append_openai_error_frame(out, error); }
 
   Response error_body(const Error& error) override { return openai_error(error); }
 

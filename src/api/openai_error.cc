@@ -35,6 +35,12 @@ void append_openai_error(std::string& out, const Error& error) {
   out += "}}";
 }
 
+void append_openai_error_frame(std::string& out, const Error& error) {
+  out += "data: ";
+  append_openai_error(out, error);
+  out += "\n\n";
+}
+
 Response openai_error(const Error& error) {
   Response response;
   response.status = error.status;

@@ -9,6 +9,8 @@ namespace invar::api {
 
 // {"error":{...}}
 void append_openai_error(std::string& out, const Error& error);
+// The same as a frame of a stream.
+void append_openai_error_frame(std::string& out, const Error& error);
 Response openai_error(const Error& error);
 
 }  // namespace invar::api
