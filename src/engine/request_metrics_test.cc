@@ -57,24 +57,15 @@ TEST(RequestMetrics, request_that_never_ran_waited_until_its_end) {
   EXPECT_EQ(s.time_to_first_token_s.count(), 0);
 }
 
-GenerateRequest request(int32_t prompt, int32_t max_tokens) {
-  GenerateRequest r;
-  for (int32_t i = 0; i < prompt; ++i)
-    r.prompt.push_back(i % kFakeVocab);
-  r.max_tokens = max_tokens;
-  r.sampling.temperature = 0;
-  return r;
-}
-
 TEST(EngineStats, count_every_request_by_how_it_ended) {
   TestEngine t({.max_batch = 4});
-  const Answer plain = t.run(request(7, 20));
-  GenerateRequest stopping = request(7, 20);
+  const Answer plain = t.run(greedy_request(7, 20));
+  GenerateRequest stopping = greedy_request(7, 20);
   stopping.stop_ids = {plain.tokens[3]};
   const size_t stopped_after = t.run(std::move(stopping)).tokens.size();
   t.script->faults = [](int32_t, int32_t position) { return position == 50; };
-  t.run(request(60, 5));
-  auto cancelled = t.submit(request(9, 5), 2);
+  t.run(greedy_request(60, 5));
+  auto cancelled = t.submit(greedy_request(9, 5), 2);
   EXPECT_EQ(t.engine->stats().live, 2);
   EXPECT_EQ(t.engine->stats().waiting, 2) << "the inbox included";
   t.engine->step();

@@ -62,21 +62,12 @@ TEST(Stream, in_flow_it_hands_the_same_arrays_back_and_forth) {
     EXPECT_NE(std::find(arrays.begin(), arrays.begin() + 6, arrays[i]), arrays.begin() + 6);
 }
 
-GenerateRequest request(int32_t prompt, int32_t max_tokens) {
-  GenerateRequest r;
-  for (int32_t i = 0; i < prompt; ++i)
-    r.prompt.push_back(i % kFakeVocab);
-  r.max_tokens = max_tokens;
-  r.sampling.temperature = 0;
-  return r;
-}
-
 TEST(Notify, comes_once_per_step_that_had_events_when_they_are_there) {
   TestEngine t({.prefill_chunk = 10});
   int32_t calls = 0;
   std::shared_ptr<Stream> stream;
   std::vector<int32_t> events_per_call;
-  GenerateRequest r = request(25, 4);
+  GenerateRequest r = greedy_request(25, 4);
   r.prompt_logprobs = 0;
   r.notify = [&] {
     ++calls;
@@ -97,7 +88,7 @@ TEST(Notify, comes_once_per_step_that_had_events_when_they_are_there) {
 TEST(Notify, serves_every_choice_and_tells_of_ends_without_a_token) {
   TestEngine t;
   int32_t calls = 0;
-  GenerateRequest r = request(25, 3);
+  GenerateRequest r = greedy_request(25, 3);
   r.notify = [&] { ++calls; };
   const auto streams = t.submit(std::move(r), 3);
   streams[1]->cancel();
@@ -107,11 +98,11 @@ TEST(Notify, serves_every_choice_and_tells_of_ends_without_a_token) {
 
 TEST(Notify, what_it_throws_cancels_its_own_request) {
   TestEngine t;
-  const Answer expected = t.run(request(5, 10));
-  GenerateRequest r = request(25, 10);
+  const Answer expected = t.run(greedy_request(5, 10));
+  GenerateRequest r = greedy_request(25, 10);
   r.notify = [] { throw std::runtime_error("no memory"); };
   auto bad = t.submit(std::move(r));
-  auto good = t.submit(request(5, 10));
+  auto good = t.submit(greedy_request(5, 10));
   t.drain();
   Answer a, b;
   EXPECT_TRUE(collect(*bad, &a));
@@ -126,14 +117,14 @@ TEST(Engine, requests_dropped_while_the_engine_runs_on_its_own_leave_nothing) {
   {
     std::vector<std::shared_ptr<Stream>> streams;
     for (int32_t i = 0; i < 6; ++i)
-      streams.push_back(t.submit(request(40, 900)));
+      streams.push_back(t.submit(greedy_request(40, 900)));
     streams[0]->next();
     EXPECT_EQ(t.engine->stats().live, 6);
   }
   while (t.engine->stats().live > 0)
     std::this_thread::yield();
   EXPECT_EQ(t.engine->stats().requests.cancelled, 6);
-  auto after = t.submit(request(3, 1));
+  auto after = t.submit(greedy_request(3, 1));
   EXPECT_EQ(after->next().finish, FinishReason::kLength);
 }
 

@@ -68,16 +68,6 @@ inline std::shared_ptr<const Tokenizer> fallback_tokenizer(const std::vector<std
   return *tokenizer;
 }
 
-inline std::string decoded(const std::shared_ptr<const Tokenizer>& tokenizer, std::span<const int32_t> ids,
-                           Detokenizer::Options options) {
-  Detokenizer stream(tokenizer, options);
-  std::string text;
-  for (const int32_t id : ids)
-    stream.push(id, text);
-  stream.finish(text);
-  return text;
-}
-
 // The text before the stop string whose end comes first, of those with one end the longest.
 struct Cut {
   std::string text;

@@ -81,6 +81,16 @@ class MoodyGuard : public Guard {
   std::vector<int32_t> forced_;
 };
 
+// The ids of the prompt count up; the most likely token is taken.
+inline GenerateRequest greedy_request(int32_t prompt, int32_t max_tokens) {
+  GenerateRequest r;
+  for (int32_t i = 0; i < prompt; ++i)
+    r.prompt.push_back(i % kFakeVocab);
+  r.max_tokens = max_tokens;
+  r.sampling.temperature = 0;
+  return r;
+}
+
 struct TestEngine {
   explicit TestEngine(EngineOptions options = {}, int32_t window = 0, int32_t trained = 1024)
       : graph(fake_graph(window)), script(std::make_shared<FakeScript>()) {
