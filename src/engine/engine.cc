@@ -247,8 +247,13 @@ void Engine::Impl::count(StepRecord& record) {
 }
 
 void Engine::Impl::run() {
-  while (!stopping.load(std::memory_order_acquire))
-    if (!step()) inbox.wait();
+  while (!stopping.load(std::memory_order_acquire)) {
+    if (step()) {
+      std::this_thread::yield();  // whoever sends what was published goes first, on this core if need be
+    } else {
+      inbox.wait();
+    }
+  }
 }
 
 void Engine::Impl::end_all() {

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/log.h"
+#include "base/thread_latency.h"
 #include "server/acceptor.h"
 #include "server/connection.h"
 #include "server/context.h"
@@ -107,6 +108,7 @@ Server::~Server() {
 }
 
 void Server::run() {
+  prefer_short_slices();
   while (true) {
     try {
       impl_->context.loop->io.run();
