@@ -50,7 +50,7 @@ Row stored_row(const SourceTensor& t, int64_t r) {
       continue;
     }
     UnpackedBlock b;
-    w.unpack(at, &b);
+    w.unpack(at, 1, &b);
     row.group = w.form->group;
     for (int i = 0; i < w.block; ++i) {
       const int g = i / row.group;

@@ -38,7 +38,7 @@ inline std::vector<double> dense(const GgufTensor& t) {
       continue;
     }
     UnpackedBlock b;
-    w.unpack(at, &b);
+    w.unpack(at, 1, &b);
     for (int i = 0; i < w.block; ++i) {
       const int g = i / w.form->group;
       const bool two_levels = w.form->scale != ScaleKind::kF16;

@@ -5,17 +5,29 @@
 #include <algorithm>
 #include <cstring>
 
+#include "format/transpose.h"
 #include "tensor/float16.h"
 
 namespace invar {
 namespace {
 
-// Codes of one channel and 32 columns into the code planes of a group; lane is the channel's first byte lane.
+// A quad (four consecutive codes) of each of four channels: 16 bytes of a code plane.
+using Quads = Vector<uint32_t>;
+
+// Codes of four channels and 32 columns from k on into the code planes of a group; lane is the byte lane of
+// the first channel.
 template <int bits>
-void put_codes(const uint8_t* code, std::byte* group, int lane) {
-  uint32_t quad[8];
-  std::memcpy(quad, code, 32);
-  const auto put = [&](int vector, uint32_t value) { std::memcpy(group + 64 * vector + lane, &value, 4); };
+void put_codes(const UnpackedBlock* four, int k, std::byte* group, int lane) {
+  Quads quad[8];
+  for (int c = 0; c < 4; ++c) {
+    std::memcpy(&quad[c], four[c].code + k, 16);
+    std::memcpy(&quad[c + 4], four[c].code + k + 16, 16);
+  }
+  transpose<uint32_t>(quad);
+  transpose<uint32_t>(quad + 4);
+  const auto put = [&](int vector, const Quads& value) {
+    std::memcpy(group + 64 * vector + lane, &value, sizeof value);
+  };
   int vectors = 0;
   if constexpr (bits == 8) {
     for (int v = 0; v < 8; ++v)
@@ -29,7 +41,7 @@ void put_codes(const uint8_t* code, std::byte* group, int lane) {
   if constexpr (bits == 2 || bits == 3 || bits == 6) {
     constexpr int kShift = bits == 6 ? 4 : 0;
     for (int v = 0; v < 2; ++v) {
-      uint32_t plane = 0;
+      Quads plane = {};
       for (int j = 0; j < 4; ++j)
         plane |= ((quad[4 * v + j] >> kShift) & 0x03030303u) << (2 * j);
       put(vectors + v, plane);
@@ -38,7 +50,7 @@ void put_codes(const uint8_t* code, std::byte* group, int lane) {
   }
   if constexpr (bits == 3 || bits == 5) {
     constexpr int kShift = bits == 5 ? 4 : 2;
-    uint32_t plane = 0;
+    Quads plane = {};
     for (int j = 0; j < 8; ++j)
       plane |= ((quad[j] >> kShift) & 0x01010101u) << j;
     put(vectors, plane);
@@ -48,98 +60,118 @@ void put_codes(const uint8_t* code, std::byte* group, int lane) {
 bool finite_f16(uint16_t h) {
   return (h & 0x7C00) != 0x7C00;
 }
-// The contract's flush of |scale| < 2^-40: an f16 times an integer is 0 or at least 2^-24, so only the sign
-// of zero is left to do. The upper limit 2^64 cannot be reached either.
-uint16_t plus_zero(uint16_t h) {
-  return (h & 0x7FFF) == 0 ? 0 : h;
-}
-void put_f16(std::byte* at, uint16_t h) {
-  std::memcpy(at, &h, 2);
+// The first of n groups with a scale or bias that is not finite; n: there is none.
+int first_not_finite(const UnpackedBlock& block, int n) {
+  int g = 0;
+  while (g < n && finite_f16(block.d[g]) && finite_f16(block.m[g]))
+    ++g;
+  return g;
 }
 
-// The scales of one block: `group` is the block's first scale group inside the record.
-bool put_scales(const PackedForm& form, const UnpackedBlock& block, int groups, std::byte* area, int group,
-                int channel) {
-  if (!finite_f16(block.d[0])) return false;
-  if (form.bias != BiasKind::kNone && !finite_f16(block.m[0])) return false;
-  const uint16_t d = plus_zero(block.d[0]), m = plus_zero(block.m[0]);
-  switch (form.scale) {
-    case ScaleKind::kF16:  // one group per block
-      if (form.bias == BiasKind::kF16) {
-        put_f16(area + 64 * group + 2 * channel, d);
-        put_f16(area + 64 * group + 32 + 2 * channel, m);
-      } else {
-        put_f16(area + 32 * group + 2 * channel, d);
+// Group g of the 16 channels to out + g * stride, for n <= 16 groups.
+template <class T, class From>
+void put_table(const UnpackedBlock* unpacked, const From (UnpackedBlock::*values)[16], int n, std::byte* out,
+               int stride) {
+  constexpr int size = VectorOf<T>::size;
+  for (int c = 0; c < kTileRows; c += size) {
+    for (int g = 0; g < n; g += size) {
+      Vector<T> m[size];
+      for (int i = 0; i < size; ++i) {
+        T row[size];
+        for (int j = 0; j < size; ++j)
+          row[j] = static_cast<T>((unpacked[c + i].*values)[g + j]);
+        std::memcpy(&m[i], row, 16);
       }
-      break;
-    case ScaleKind::kF16xU8:
-      put_f16(area + 2 * channel, d);
-      put_f16(area + 32 + 2 * channel, m);
-      for (int g = 0; g < groups; ++g) {
-        area[64 + 32 * g + channel] = static_cast<std::byte>(block.sub[g]);
-        area[64 + 32 * g + 16 + channel] = static_cast<std::byte>(block.sub_m[g]);
-      }
-      break;
-    case ScaleKind::kF16xS8:
-      put_f16(area + 2 * channel, d);
-      for (int g = 0; g < groups; ++g)
-        area[64 + 16 * g + channel] = static_cast<std::byte>(static_cast<int8_t>(block.sub[g]));
-      break;
-    case ScaleKind::kNone:
-      break;
+      transpose<T>(m);
+      for (int j = 0; j < size && g + j < n; ++j)
+        std::memcpy(out + (g + j) * stride + c * static_cast<int>(sizeof(T)), &m[j], 16);
+    }
   }
-  return true;
 }
+
+// The scale area of a record from the 16 channels: n of d and m, `groups` of the second level.
+void put_scales(const PackedForm& form, const UnpackedBlock* unpacked, int n, int groups, std::byte* area) {
+  const bool bias = form.bias != BiasKind::kNone;
+  put_table<uint16_t>(unpacked, &UnpackedBlock::d, n, area, bias ? 64 : 32);
+  if (bias) put_table<uint16_t>(unpacked, &UnpackedBlock::m, n, area + 32, 64);
+  if (form.scale == ScaleKind::kF16) return;
+  put_table<uint8_t>(unpacked, &UnpackedBlock::sub, groups, area + 64, bias ? 32 : 16);
+  if (bias) put_table<uint8_t>(unpacked, &UnpackedBlock::sub_m, groups, area + 64 + 16, 32);
+}
+
+// The stored rows of a tile's channels.
+struct TileSource {
+  TileSource(const std::byte* data, int64_t rows, int64_t row_bytes, RowOrder order, int64_t tile)
+      : channels(static_cast<int>(std::min<int64_t>(kTileRows, rows - tile * kTileRows))) {
+    for (int c = 0; c < channels; ++c)
+      row[c] = data + order.stored(tile * kTileRows + c) * row_bytes;
+  }
+  int channels;  // those that exist
+  const std::byte* row[kTileRows] = {};
+};
 
 template <int bits>
 Status pack_blocks(const WeightType& type, const std::byte* data, int64_t rows, int64_t cols, RowOrder order,
                    int64_t tile, std::byte* out) {
   const PackedForm& form = *type.form;
-  const int64_t row_bytes = cols / type.block * type.block_bytes;
-  const int groups = type.block / form.group;  // per block
-  const size_t code_bytes = code_bytes_per_32(form);
-  std::memset(out, 0, tile_bytes(form, cols));
-  const int channels = static_cast<int>(std::min<int64_t>(kTileRows, rows - tile * kTileRows));
-  UnpackedBlock block;
+  TileSource source(data, rows, cols / type.block * type.block_bytes, order, tile);
+  UnpackedBlock unpacked[kTileRows] = {};  // missing channels stay zero
   for (int64_t k0 = 0; k0 < cols; k0 += kRecordCols) {
-    const int64_t n = std::min<int64_t>(kRecordCols, cols - k0);
-    std::byte* codes = out + scale_area_bytes(form, n);
-    for (int c = 0; c < channels; ++c) {
-      const int64_t row = order.stored(tile * kTileRows + c);
-      const std::byte* source = data + row * row_bytes + k0 / type.block * type.block_bytes;
-      for (int64_t k = 0; k < n; k += type.block, source += type.block_bytes) {
-        type.unpack(source, &block);
-        if (!put_scales(form, block, groups, out, static_cast<int>(k / form.group), c))
-          return corrupt(
-              fmt::format("row {}, column {}: a scale is not finite; the file is damaged", row, k0 + k));
-        for (int j = 0; j < type.block; j += 32)
-          put_codes<bits>(block.code + j, codes + static_cast<size_t>(k + j) / 32 * code_bytes, 4 * c);
+    const int n = static_cast<int>(std::min<int64_t>(kRecordCols, cols - k0));
+    const int blocks = n / type.block, groups = n / form.group;
+    const int first_level = form.scale == ScaleKind::kF16 ? groups : 1;
+    const size_t scale_bytes = scale_area_bytes(form, n);
+    for (int four = 0; four < kTileRows; four += 4) {
+      for (int c = four; c < std::min(four + 4, source.channels); ++c) {
+        type.unpack(source.row[c], blocks, &unpacked[c]);
+        source.row[c] += blocks * type.block_bytes;
+        for (int at = 0; at < blocks * type.block_bytes; at += 64)
+          __builtin_prefetch(source.row[c] + at);  // for the next record
       }
+      for (int k = 0; k < n; k += 32)
+        put_codes<bits>(unpacked + four, k, out + scale_bytes + k / 32 * code_bytes_per_32(form), 4 * four);
     }
+    for (int c = 0; c < source.channels; ++c) {
+      const int g = first_not_finite(unpacked[c], first_level);
+      if (g < first_level)
+        return corrupt(fmt::format("row {}, column {}: a scale is not finite; the file is damaged",
+                                   order.stored(tile * kTileRows + c), k0 + g * form.group));
+    }
+    std::memset(out, 0, scale_bytes);
+    put_scales(form, unpacked, first_level, groups, out);
     out += record_bytes(form, n);
   }
   return {};
 }
 
-// Elements of 16 rows side by side; 64 columns at a time keep the tile's lines in the first-level cache.
+// Elements of 16 rows side by side, small squares at a time; 64 columns keep the lines of rows and tile in
+// the first-level cache.
 template <class T>
 void pack_floats(const std::byte* data, int64_t rows, int64_t cols, RowOrder order, int64_t tile,
                  std::byte* out) {
-  const int channels = static_cast<int>(std::min<int64_t>(kTileRows, rows - tile * kTileRows));
+  constexpr int size = VectorOf<T>::size;
+  const TileSource source(data, rows, cols * static_cast<int64_t>(sizeof(T)), order, tile);
   const auto padded = static_cast<int64_t>(round_up(static_cast<size_t>(cols), 4));
-  if (channels < kTileRows) std::memset(out, 0, static_cast<size_t>(padded) * kTileRows * sizeof(T));
-  std::memset(out + cols * kTileRows * static_cast<int64_t>(sizeof(T)), 0,
-              static_cast<size_t>(padded - cols) * kTileRows * sizeof(T));
   T* to = reinterpret_cast<T*>(out);
-  for (int64_t k0 = 0; k0 < cols; k0 += 64) {
-    const int64_t n = std::min<int64_t>(64, cols - k0);
-    for (int c = 0; c < channels; ++c) {
-      T from[64];
-      const int64_t row = order.stored(tile * kTileRows + c);
-      std::memcpy(from, data + (row * cols + k0) * static_cast<int64_t>(sizeof(T)),
-                  static_cast<size_t>(n) * sizeof(T));
-      for (int64_t k = 0; k < n; ++k)
-        to[(k0 + k) * kTileRows + c] = from[k];
+  for (int64_t k0 = 0; k0 < padded; k0 += 64) {
+    for (int c = 0; c < kTileRows; c += size) {
+      for (int64_t k = k0; k < std::min(k0 + 64, padded); k += size) {
+        const bool whole = c + size <= source.channels && k + size <= cols;
+        const auto bytes = static_cast<size_t>(std::min<int64_t>(size, cols - k)) * sizeof(T);
+        Vector<T> m[size] = {};
+        for (int i = 0; i < size; ++i) {
+          const size_t at = static_cast<size_t>(k) * sizeof(T);
+          if (whole) {
+            std::memcpy(&m[i], source.row[c + i] + at, 16);
+          } else if (c + i < source.channels) {
+            std::memcpy(&m[i], source.row[c + i] + at, bytes);
+          }
+        }
+        transpose<T>(m);
+        const auto n = static_cast<int>(std::min<int64_t>(size, padded - k));
+        for (int i = 0; i < n; ++i)
+          std::memcpy(to + (k + i) * kTileRows + c, &m[i], 16);
+      }
     }
   }
 }

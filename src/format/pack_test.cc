@@ -119,6 +119,16 @@ TEST_P(PackTest, packed_weights_equal_the_reference_dequantization) {
   }
 }
 
+TEST_P(PackTest, every_byte_of_a_tile_is_written) {
+  const WeightType& type = *weight_type_by_name(GetParam());
+  const Blocks blocks = load_blocks(GetParam());
+  const int64_t rows = 8, cols = 3 * type.block;  // an odd number of groups: the scale area has padding
+  std::vector<std::byte> clean(tile_bytes(*type.form, cols)), dirty(clean.size(), std::byte{0xA5});
+  ASSERT_TRUE(pack_tile(type, blocks.bytes, rows, cols, {}, 0, clean.data()).ok());
+  ASSERT_TRUE(pack_tile(type, blocks.bytes, rows, cols, {}, 0, dirty.data()).ok());
+  EXPECT_EQ(clean, dirty);
+}
+
 TEST_P(PackTest, zero_scales_are_positive_and_not_finite_ones_are_an_error) {
   const WeightType& type = *weight_type_by_name(GetParam());
   UnpackedBlock probe;
@@ -127,7 +137,7 @@ TEST_P(PackTest, zero_scales_are_positive_and_not_finite_ones_are_an_error) {
   for (size_t at = 0; at + 1 < static_cast<size_t>(type.block_bytes); at += 2) {
     std::vector<std::byte> block(static_cast<size_t>(type.block_bytes), std::byte{0});
     block[at + 1] = std::byte{0x7C};  // infinity, if this is an f16
-    type.unpack(block.data(), &probe);
+    type.unpack(block.data(), 1, &probe);
     if (probe.d[0] == 0x7C00 || (type.form->bias != BiasKind::kNone && (probe.m[0] & 0x7FFF) == 0x7C00))
       fields.push_back(at);
   }

@@ -11,8 +11,9 @@
 
 namespace invar {
 
-// One source block, unpacked. Weight k of the block is scale[k / group] * (code[k] - zero_point) + bias[k /
-// group], with the two levels of scales kept apart as the packed form stores them:
+// One or several consecutive source blocks, unpacked: at most 256 weights. Weight k is
+// scale[k / group] * (code[k] - zero_point) + bias[k / group], with the two levels of scales kept apart as
+// the packed form stores them:
 //   ScaleKind::kF16      scale = f16(d)              per group in d[g]
 //   kF16xU8 / kF16xS8    scale = f16(d[0]) * sub[g]
 //   BiasKind::kF16       bias = f16(m[g]);  kF16xU8: bias = f16(m[0]) * sub_m[g]   (m already carries its
@@ -31,7 +32,8 @@ struct WeightType {
   int32_t block;      // elements per block along K: 1, 32, 256
   int32_t block_bytes;
   const PackedForm* form;  // nullptr: known, but not supported by this build
-  void (*unpack)(const std::byte* block, UnpackedBlock* out);  // nullptr for float types
+  // 1 to 256 / block consecutive blocks; nullptr for float types.
+  void (*unpack)(const std::byte* source, int blocks, UnpackedBlock* out);
 };
 
 std::span<const WeightType> weight_types();
