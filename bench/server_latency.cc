@@ -226,9 +226,9 @@ Status measure(EngineFlags& engine, const Load& load) {
   server::ServerOptions server_options;
   server_options.port = 0;
   server_options.access_sink = [](std::string_view) {};
-  ASSIGN_OR_RETURN(const std::unique_ptr<server::Server> server,
-                   server::Server::start(server_options, service, api::find_route));
-  std::thread io([&] { server->run(); });
+  ASSIGN_OR_RETURN(server::Endpoint endpoint, server::Endpoint::open(server_options));
+  server::Server server(std::move(endpoint), service, api::find_route);
+  std::thread io([&] { server.run(); });
 
   std::vector<Client> clients(size_t(load.streams));
   const std::string body = fmt::format(
@@ -237,7 +237,7 @@ Status measure(EngineFlags& engine, const Load& load) {
       "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
   Status status;
   for (Client& c : clients) {
-    c.fd = connect_to(server->port());
+    c.fd = connect_to(server.port());
     c.port = port_of(c.fd);
     if (c.fd < 0 || ::send(c.fd, text.data(), text.size(), 0) != ssize_t(text.size()))
       status = internal_error("cannot reach the server");
@@ -256,7 +256,7 @@ Status measure(EngineFlags& engine, const Load& load) {
   }
   for (const Client& c : clients)
     ::close(c.fd);
-  server->drain();
+  server.drain();
   io.join();
   RETURN_IF_ERROR(status);
 

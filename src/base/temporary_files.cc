@@ -34,6 +34,12 @@ int open_temporary(const std::string& path, int flags, mode_t mode) {
   return fd;
 }
 
+void note_temporary(const std::string& path) {
+  Names& a = all();
+  const std::lock_guard lock(a.mutex);
+  a.names.insert(path);
+}
+
 void forget_temporary(const std::string& path) {
   Names& a = all();
   const std::lock_guard lock(a.mutex);

@@ -12,6 +12,8 @@ namespace invar {
 // As open(2): a descriptor, or -1 with errno. The file is removed by exit_without_temporaries() until
 // forget_temporary() is called, which follows its rename or removal.
 int open_temporary(const std::string& path, int flags, mode_t mode);
+// The same for what is made in another way, once it is there: a socket, say.
+void note_temporary(const std::string& path);
 void forget_temporary(const std::string& path);
 
 // Removes what is unfinished and ends the process at once, as _exit does.

@@ -276,7 +276,7 @@ void Connection::answer_options() {
 
 api::Response Connection::metrics() const {
   const std::string model = context_.service.model_names.empty() ? "" : context_.service.model_names.front();
-  const EngineStats stats = context_.options.stats ? context_.options.stats() : EngineStats{};
+  const EngineStats stats = context_.stats ? context_.stats() : EngineStats{};
   return {200, metrics_text(context_.counters, stats, model), "text/plain; version=0.0.4; charset=utf-8"};
 }
 

@@ -14,6 +14,7 @@
 
 #include "api/protocol.h"
 #include "api/service.h"
+#include "engine/stats.h"
 #include "server/access_log.h"
 #include "server/api_keys.h"
 #include "server/cors.h"
@@ -25,6 +26,7 @@ namespace invar::server {
 
 using Socket = boost::asio::generic::stream_protocol::socket;
 using Router = std::function<api::Match(std::string_view method, std::string_view path)>;
+using Stats = std::function<EngineStats()>;
 
 // Outlives the server where the engine still holds somebody's notify().
 struct Loop {
@@ -34,10 +36,11 @@ struct Loop {
 class Connection;
 
 struct Context {
-  Context(const ServerOptions& o, const api::Service& s, Router r)
+  Context(const ServerOptions& o, const api::Service& s, Router r, Stats st)
       : options(o),
         service(s),
         router(std::move(r)),
+        stats(std::move(st)),
         keys(o.api_keys),
         cors(o.cors_origins),
         access(o.access_sink) {}
@@ -45,6 +48,7 @@ struct Context {
   const ServerOptions options;
   const api::Service& service;
   const Router router;
+  const Stats stats;  // may be empty
   const ApiKeys keys;
   const Cors cors;
 

@@ -119,9 +119,7 @@ TEST(HttpCounters, page_of_an_engine_that_did_nothing_is_well_formed) {
 }
 
 TEST(HttpCounters, served_page_counts_requests_by_route) {
-  ServerOptions options;
-  options.stats = some_stats;
-  testing::TestServer server(options);
+  testing::TestServer server({}, some_stats);
   testing::RawClient client(server.port());
   for (const char* path : {"/items/1", "/items/2", "/a", "/b", "/c"}) {
     client.ask(std::string("GET ") + path + " HTTP/1.1\r\n\r\n");

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/temporary_files.h"
+
 namespace invar::server {
 namespace {
 
@@ -69,6 +71,7 @@ ListeningSocket::~ListeningSocket() {
       file.st_ino == inode_) {
     ::unlink(path_.c_str());
   }
+  if (!path_.empty()) forget_temporary(path_);
 }
 
 uint16_t ListeningSocket::port() const {
@@ -145,6 +148,7 @@ Result<ListeningSocket> listen_unix(const std::string& path) {
     return io_error(fmt::format("--unix {}: {}", path, std::strerror(errno)));
   }
   made.path_ = path;
+  note_temporary(path);
   if (::lstat(path.c_str(), &file) == 0) {
     made.device_ = file.st_dev;
     made.inode_ = file.st_ino;

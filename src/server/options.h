@@ -8,8 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/stats.h"
-
 namespace invar::server {
 
 struct Limits {
@@ -46,9 +44,8 @@ struct ServerOptions {
   std::vector<std::string> api_keys;      // none = open
   std::vector<std::string> cors_origins;  // "https://a.example", or "*"; none = no CORS fields at all
 
-  int32_t workers = 2;                 // threads that parse, render and tokenize
-  std::function<EngineStats()> stats;  // of /metrics; called on the server's thread
-  bool log_probes = false;             // also successful /health and /metrics requests
+  int32_t workers = 2;      // threads that parse, render and tokenize
+  bool log_probes = false;  // also successful /health and /metrics requests
   // One JSON line per request, on a thread of its own; empty = the log.
   std::function<void(std::string_view line)> access_sink;
 

@@ -18,15 +18,18 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr int64_t kOtherDescriptors = 128;  // model files, logs, clients on their way in and out
-
 }  // namespace
 
 struct Server::Impl {
-  Impl(const ServerOptions& options, const api::Service& service, Router router)
-      : context(options, service, std::move(router)), guard(asio::make_work_guard(context.loop->io)) {
+  Impl(Endpoint endpoint, const api::Service& service, Router router, Stats stats)
+      : context(endpoint.options, service, std::move(router), std::move(stats)),
+        guard(asio::make_work_guard(context.loop->io)),
+        port(endpoint.port()) {
     context.on_closed = [this] { end_if_drained(); };
     context.id_prefix = fmt::format("req_{:08x}", std::random_device{}());
+    context.request_log = std::move(endpoint.request_log);
+    for (ListeningSocket& socket : endpoint.sockets)
+      acceptors.emplace_back(context, std::move(socket)).start();
   }
 
   void drain() {
@@ -57,44 +60,11 @@ struct Server::Impl {
   Context context;
   std::list<Acceptor> acceptors;
   asio::executor_work_guard<asio::io_context::executor_type> guard;
-  uint16_t port = 0;
+  const uint16_t port;
 };
 
-Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-
-Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, const api::Service& service,
-                                              Router router) {
-  ServerOptions adjusted = options;
-  const int64_t room = raise_descriptor_limit(options.limits.connections + kOtherDescriptors);
-  if (room < options.limits.connections + kOtherDescriptors) {
-    adjusted.limits.connections = int32_t(std::max<int64_t>(room - kOtherDescriptors, room / 2));
-    log_warning("the system allows {} open files, so there can be {} connections", room,
-                adjusted.limits.connections);
-  }
-  std::vector<ListeningSocket> sockets;
-  if (options.port >= 0) {
-    ASSIGN_OR_RETURN(sockets, listen_tcp(options.host, options.port));
-  }
-  const uint16_t port = sockets.empty() ? 0 : sockets.front().port();
-  if (!options.unix_path.empty()) {
-    ASSIGN_OR_RETURN(ListeningSocket socket, listen_unix(options.unix_path));
-    sockets.push_back(std::move(socket));
-  }
-  if (sockets.empty()) return invalid_argument("nothing to listen on: give --port or --unix");
-
-  auto impl = std::make_unique<Impl>(adjusted, service, std::move(router));
-  impl->port = port;
-  if (!options.request_log_dir.empty()) {
-    ASSIGN_OR_RETURN(impl->context.request_log,
-                     RequestLog::open(options.request_log_dir, options.request_log_file_bytes,
-                                      options.request_log_total_bytes));
-  }
-  for (ListeningSocket& socket : sockets)
-    impl->acceptors.emplace_back(impl->context, std::move(socket));
-  for (Acceptor& acceptor : impl->acceptors)
-    acceptor.start();
-  return std::unique_ptr<Server>(new Server(std::move(impl)));
-}
+Server::Server(Endpoint endpoint, const api::Service& service, Router router, Stats stats)
+    : impl_(std::make_unique<Impl>(std::move(endpoint), service, std::move(router), std::move(stats))) {}
 
 Server::~Server() {
   // Here run() is over or never was, so that this thread may do its work.

@@ -1,5 +1,6 @@
 #pragma once
-// Server: HTTP for the routes that it is given, on TCP and unix sockets. Knows no protocol and no model.
+// Server: HTTP for the routes that it is given, on the sockets of an Endpoint. Knows no protocol and no
+// model.
 //
 // One thread (that of run()) does all socket work; Route::handle runs on workers. drain() and stop_now() may
 // be called from any thread, before, during and after run(), but not from a signal handler.
@@ -11,19 +12,19 @@
 
 #include "api/protocol.h"
 #include "api/service.h"
-#include "base/status.h"
-#include "server/options.h"
+#include "engine/stats.h"
+#include "server/endpoint.h"
 
 namespace invar::server {
 
 class Server {
  public:
-  // api::find_route, or a test's own; called on the server's thread.
+  // Called on the server's thread. Router: api::find_route, or a test's own; Stats: of /metrics.
   using Router = std::function<api::Match(std::string_view method, std::string_view path)>;
+  using Stats = std::function<EngineStats()>;
 
-  // Listens when it returns; connections wait until run(). `service` is borrowed and outlives the server.
-  static Result<std::unique_ptr<Server>> start(const ServerOptions& options, const api::Service& service,
-                                               Router router);
+  // `service` is borrowed and outlives the server.
+  Server(Endpoint endpoint, const api::Service& service, Router router, Stats stats = {});
   // Ends what still runs, as stop_now().
   ~Server();
 
@@ -38,7 +39,6 @@ class Server {
 
  private:
   struct Impl;
-  explicit Server(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

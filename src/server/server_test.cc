@@ -31,9 +31,8 @@ std::string temporary(std::string_view name) {
 }
 
 Status start_error(ServerOptions options) {
-  const api::Service service;
-  auto started = Server::start(options, service, testing::test_router);
-  return started.ok() ? Status() : started.status();
+  const auto endpoint = Endpoint::open(options);
+  return endpoint.ok() ? Status() : endpoint.status();
 }
 
 TEST(Server, a_port_in_use_is_an_error_that_names_the_flag) {
@@ -64,13 +63,48 @@ TEST(Server, listens_on_ipv6_where_the_machine_has_it) {
   ServerOptions options;
   options.host = "::1";
   options.port = 0;
-  const api::Service service;
-  auto started = Server::start(options, service, testing::test_router);
-  if (!started.ok()) {
-    EXPECT_NE(started.status().message().find("--host ::1"), std::string::npos) << started.status().message();
+  const auto endpoint = Endpoint::open(options);
+  if (!endpoint.ok()) {
+    EXPECT_NE(endpoint.status().message().find("--host ::1"), std::string::npos)
+        << endpoint.status().message();
   } else {
-    EXPECT_GT((*started)->port(), 0);
+    EXPECT_GT(endpoint->port(), 0);
   }
+}
+
+TEST(Server, clients_that_come_before_it_is_there_are_answered_by_it) {
+  ServerOptions options;
+  options.port = 0;
+  options.access_sink = [](std::string_view) {};
+  auto endpoint = Endpoint::open(options);
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status().message();
+  RawClient early(endpoint->port()), gone(endpoint->port());
+  ASSERT_TRUE(early.connected());
+  early.send(kHealth);
+  gone.send(kHealth);
+  gone.reset();
+  const api::Service service;
+  Server server(std::move(*endpoint), service, testing::test_router);
+  std::thread thread([&] { server.run(); });
+  EXPECT_EQ(early.read_answer().status, 200);
+  server.stop_now();
+  thread.join();
+}
+
+TEST(Server, an_endpoint_that_no_server_ran_on_leaves_nothing) {
+  ServerOptions options;
+  options.port = 0;
+  options.unix_path = temporary("unused");
+  uint16_t port = 0;
+  {
+    const auto endpoint = Endpoint::open(options);
+    ASSERT_TRUE(endpoint.ok()) << endpoint.status().message();
+    port = endpoint->port();
+    EXPECT_TRUE(RawClient(port).connected());
+    EXPECT_TRUE(RawClient(options.unix_path).connected());
+  }
+  EXPECT_FALSE(RawClient(port).connected());
+  EXPECT_FALSE(std::filesystem::exists(options.unix_path));
 }
 
 TEST(Server, unix_socket_serves_has_mode_0600_and_goes_away) {

@@ -154,9 +154,9 @@ def request_text(method, path, body=None, fields=()):
 
 
 class Server:
-    """`invar serve` on a free port or a unix socket; its log goes to a file."""
+    """`invar serve` on a free port or a unix socket; its log goes to a file. file_bytes: no file of it may get larger."""
 
-    def __init__(self, *flags, model=True, unix_path="", environment=None):
+    def __init__(self, *flags, model=True, unix_path="", environment=None, ready=True, file_bytes=0):
         self.unix_path, self.port = unix_path, 0
         self.log_file = tempfile.NamedTemporaryFile(prefix="serve-log-")
         command = [PROGRAM, "serve"]
@@ -164,12 +164,18 @@ class Server:
         command += ["--model", MODEL] if model else []
         self.process = subprocess.Popen(command + [str(f) for f in flags], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=self.log_file,
-                                        env={**os.environ, **(environment or {})})
+                                        env={**os.environ, **(environment or {})},
+                                        preexec_fn=(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes)))
+                                        if file_bytes else None)
+        if ready:
+            self.wait_until_ready()
+
+    def wait_until_ready(self):
         self.wait_until(lambda: " is served at " in self.log() or self.process.poll() is not None,
                         "the server to listen")
         if self.process.poll() is not None:
             raise RuntimeError(f"invar serve ended with {self.process.returncode}: {self.log()}")
-        if not unix_path:
+        if not self.unix_path:
             self.port = int(re.search(r"http://127\.0\.0\.1:(\d+)/v1", self.log())[1])
 
     def __enter__(self):

@@ -353,7 +353,8 @@ class Processes(Cases):
 
     def fails(self, code, word, *flags, model=True):
         """Ends at once with a short message."""
-        command = [PROGRAM, "serve", *(["--model", MODEL] if model else []), *map(str, flags)]
+        anywhere = [] if {"--port", "--unix"} & set(flags) else ["--port", "0"]
+        command = [PROGRAM, "serve", *anywhere, *(["--model", MODEL] if model else []), *map(str, flags)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, text=True)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertIn(word, done.stderr)
@@ -398,7 +399,7 @@ class Processes(Cases):
         try:
             Wire(server).close()
             return False
-        except ConnectionError:
+        except OSError:  # also: there is no socket yet
             return True
 
     def test_sigint_ends_an_idle_server(self):
@@ -414,9 +415,33 @@ class Processes(Cases):
         server.stop()
         self.assertFalse(os.path.exists(path))
 
-    def test_a_port_in_use(self):
-        server = self.scripted()
-        self.fails(1, str(server.port), "--scripted", self.script.name, "--port", server.port)
+    def loading(self):
+        """A server that listens and cannot be ready, until somebody writes a script into `pipe`."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        pipe = os.path.join(folder.name, "script")
+        os.mkfifo(pipe)
+        server = Server("--scripted", pipe, unix_path=os.path.join(folder.name, "s"), ready=False)
+        self.addCleanup(server.kill)
+        server.wait_until(lambda: not self.cannot_connect(server), "the server to listen")
+        return server, pipe
+
+    def test_a_client_that_comes_while_the_model_loads_is_answered(self):
+        server, pipe = self.loading()
+        with Wire(server) as wire:
+            wire.send(chat_text("early") + head_text("GET", "/health"))
+            self.assertNotIn(" is served at ", server.log())
+            with open(pipe, "w") as f:
+                json.dump({"rules": RULES}, f)
+            self.assertEqual(said(wire.reply()), "You said: early")
+            self.assertEqual(wire.reply().status, 200)
+        server.stop()
+
+    def test_a_signal_while_the_model_loads_ends_the_server(self):
+        server, _ = self.loading()
+        server.terminate()
+        self.assertEqual(server.wait(), 130)
+        self.assertFalse(os.path.exists(server.unix_path))
 
     def test_wrong_starts_are_short_errors(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -438,9 +463,16 @@ class Processes(Cases):
             self.fails(1, "--scripted", "--scripted", folder + "/none.json")
             self.fails(1, "--scripted", "--scripted", garbage)
             self.fails(1, "--chat-template", "--chat-template", folder + "/none.jinja")
-            self.fails(1, "host", "--port", "0", "--host", "256.1.1.1")
-            self.fails(1, "unix", "--unix", folder + "/none/s")
-            self.fails(1, "request-log", "--port", "0", "--request-log", garbage)
+            # These come before the model is looked at, and so before a long wait for it.
+            none = ("--model", folder + "/none.gguf")
+            server = self.scripted()
+            self.fails(1, f"port {server.port} ", "--port", server.port, *none, model=False)
+            self.fails(1, "--host 256.1.1.1", "--host", "256.1.1.1", *none, model=False)
+            self.fails(1, "--unix", "--unix", folder + "/none/s", *none, model=False)
+            self.fails(1, "--request-log", "--request-log", garbage, *none, model=False)
+            # What was made for nothing is gone.
+            self.fails(1, "none.gguf", "--unix", folder + "/s", *none, model=False)
+            self.assertFalse(os.path.exists(folder + "/s"))
 
     def test_idle_connections_are_closed_after_the_given_time(self):
         server = self.scripted("--idle-timeout", "1")

@@ -22,22 +22,22 @@ std::vector<std::string> split_names(const std::string& list) {
   return names;
 }
 
-Status serve(EngineFlags& engine, const ServedModelOptions& model, server::ServerOptions options,
+Status serve(EngineFlags& engine, const ServedModelOptions& model, const server::ServerOptions& options,
              Interrupt& interrupt) {
+  ASSIGN_OR_RETURN(server::Endpoint endpoint, server::Endpoint::open(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> served, ServedModel::load(engine, model));
-  options.stats = [&served] { return served->engine().stats(); };
-  ASSIGN_OR_RETURN(const std::unique_ptr<server::Server> server,
-                   server::Server::start(options, served->service(), api::find_route));
-  interrupt.on_signal([&server] { server->drain(); });
+  server::Server server(std::move(endpoint), served->service(), api::find_route,
+                        [&served] { return served->engine().stats(); });
+  interrupt.on_signal([&server] { server.drain(); });
   const std::string where =
       options.unix_path.empty()
           ? fmt::format("http://{}:{}/v1",
                         options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]",
-                        server->port())
+                        server.port())
           : "unix socket " + options.unix_path;
   fmt::print(stderr, "invar: {} is served at {} ({}, context {})\n", served->service().model_names[0], where,
              served->backend_name(), served->service().context);
-  server->run();
+  server.run();
   interrupt.on_signal(nullptr);
   return {};
 }
@@ -75,7 +75,7 @@ int serve_verb(Arguments args) {
   if (!options.ok()) return fail_usage(options.status());
 
   Interrupt interrupt;
-  if (const Status s = serve(engine, model, std::move(*options), interrupt); !s.ok()) return fail(s);
+  if (const Status s = serve(engine, model, *options, interrupt); !s.ok()) return fail(s);
   return 0;
 }
 

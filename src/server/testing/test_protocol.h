@@ -154,14 +154,14 @@ inline api::Match test_router(std::string_view method, std::string_view path) {
 // A server on a free port of the loopback interface, with its thread.
 class TestServer {
  public:
-  explicit TestServer(ServerOptions options = {}) {
+  explicit TestServer(ServerOptions options = {}, Server::Stats stats = {}) {
     Feeds::instance().clear();
     options.port = 0;
     if (!options.access_sink) options.access_sink = [](std::string_view) {};
     service_.model_names = {"test-model"};
-    auto started = Server::start(options, service_, test_router);
-    CHECK(started.ok());
-    server_ = std::move(*started);
+    auto endpoint = Endpoint::open(options);
+    CHECK(endpoint.ok());
+    server_ = std::make_unique<Server>(std::move(*endpoint), service_, test_router, std::move(stats));
     thread_ = std::thread([this] { server_->run(); });
   }
   ~TestServer() { stop(); }
