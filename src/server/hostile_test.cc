@@ -198,6 +198,40 @@ TEST(Hostile, slow_heads_and_bodies_end_at_their_deadline) {
   }
 }
 
+TEST(Hostile, what_cannot_begin_a_request_is_refused_at_its_first_byte) {
+  ServerOptions options;
+  options.deadlines.head_ms = 60'000;
+  TestServer server(options);
+  // None of them is complete in any way; the client waits for what we say.
+  for (const std::string& bad :
+       {std::string("\0", 1), std::string("\x7f"), std::string("\xff\xfe"), std::string("\x80\x2e\x01"),
+        std::string(" "), std::string("{\"a\""), std::string("\r\n\0", 3), std::string("\r "),
+        std::string("GE\xc3"), std::string("GET\0/", 5), std::string("GET/"), std::string("@RSYNCD")}) {
+    RawClient client(server.port());
+    client.send(bad);
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 400) << bad;
+    EXPECT_EQ(answer.field("connection"), "close") << bad;
+    EXPECT_NE(answer.body.find("method"), std::string::npos) << answer.body;
+    EXPECT_TRUE(client.at_end()) << bad;
+  }
+}
+
+TEST(Hostile, a_tls_client_is_told_that_this_is_plain_http) {
+  ServerOptions options;
+  options.deadlines.head_ms = 60'000;
+  TestServer server(options);
+  for (const std::string& hello :
+       {std::string("\x16"), std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11)}) {
+    RawClient client(server.port());
+    client.send(hello);
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_NE(answer.body.find("plain HTTP"), std::string::npos) << answer.body;
+    EXPECT_TRUE(client.at_end());
+  }
+}
+
 TEST(Hostile, dripping_bytes_do_not_move_a_deadline) {
   ServerOptions options;
   options.deadlines.head_ms = 200;

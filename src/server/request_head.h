@@ -36,7 +36,8 @@ Target parse_target(std::string_view target);
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 std::string to_lower(std::string_view text);
 std::string_view trim(std::string_view text);
-// A method or a field name (RFC 9110, 5.6.2).
+// A method or a field name is a token (RFC 9110, 5.6.2).
+bool is_token_character(char c);
 bool is_token(std::string_view text);
 
 }  // namespace invar::server

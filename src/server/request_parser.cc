@@ -13,6 +13,7 @@ using boost::beast::error_code;
 using boost::beast::string_view;
 
 constexpr size_t kChunkExtensionBytes = 256;
+constexpr char kTlsHandshake = 0x16;  // the first byte of a client's hello
 
 std::string_view view(string_view text) {
   return {text.data(), text.size()};
@@ -132,6 +133,8 @@ struct RequestParser::Impl {
   explicit Impl(const Limits& l) : limits(l), parser(l) {}
 
   size_t feed_head(std::string_view bytes) {
+    check_method(bytes);
+    if (parser.error.status != 0) return 0;
     // Beast sees a head only when it is whole, and only after its line ends were checked.
     const size_t from = scanned > 3 ? scanned - 3 : 0;
     const size_t end = bytes.find("\r\n\r\n", from);
@@ -161,6 +164,22 @@ struct RequestParser::Impl {
     return parser.error.status == 0 ? length : 0;
   }
 
+  // What is no HTTP (TLS, another protocol, garbage) may never send an end of line to be judged by.
+  void check_method(std::string_view bytes) {
+    while (!method_ended && method_bytes < bytes.size()) {
+      const char c = bytes[method_bytes];
+      if (is_token_character(c)) {
+        method_bytes++;
+      } else if (c == ' ' && method_bytes > 0) {
+        method_ended = true;
+      } else if (c == kTlsHandshake && method_bytes == 0) {
+        return parser.fail(400, "this port speaks plain HTTP, and this is TLS: use http://, not https://");
+      } else {
+        return parser.fail(400, "malformed request: it does not begin with a method and a space");
+      }
+    }
+  }
+
   size_t feed_body(std::string_view bytes) {
     error_code ec;
     const size_t used = parser.put(boost::asio::buffer(bytes.data(), bytes.size()), ec);
@@ -177,6 +196,8 @@ struct RequestParser::Impl {
   Parser parser;
   size_t scanned = 0;
   size_t checked = 0;
+  size_t method_bytes = 0;
+  bool method_ended = false;
 };
 
 RequestParser::RequestParser(const Limits& limits) : impl_(std::make_unique<Impl>(limits)) {}

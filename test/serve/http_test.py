@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import tempfile
@@ -172,6 +173,18 @@ class Http(Scripted):
         self.assertEqual(len(ids), 5)
         with self.server.open_stream(CHAT, chat_body("short")) as wire:
             list(wire.frames())
+
+
+    def test_a_tls_client_is_told_at_once_that_this_is_plain_http(self):
+        start = time.monotonic()
+        context = ssl.create_default_context()
+        with Wire(self.server) as wire, self.assertRaises(ssl.SSLError):
+            context.wrap_socket(wire.socket, server_hostname="localhost")
+        with Wire(self.server) as wire:
+            wire.send(b"\x16\x03\x01")
+            self.assert_error(wire.reply(), 400, words=["plain HTTP"])
+            self.assertTrue(wire.at_end())
+        self.assertLess(time.monotonic() - start, 10)  # the deadline of a head is 15 s
 
 
 class Answers(Scripted):
