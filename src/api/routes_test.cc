@@ -156,12 +156,67 @@ TEST(Tokenize, wrong_requests_are_400) {
       {"/apply-template", "{}", "messages"},
       {"/apply-template", R"({"messages":[{"role":"user","content":"x"}],"chat_template":"x"})",
        "chat_template"},
+      {"/tokenize", R"({"messages":[{"role":"user","content":"x"}],"chat_template":"x"})", "chat_template"},
   };
   for (const auto& c : cases) {
     int status = 0;
     const json::value reply = fake.post_json(c.path, c.body, &status);
     EXPECT_EQ(status, 400) << c.body;
     EXPECT_EQ(reply.at("error").at("param").as_string(), c.param) << c.body;
+  }
+}
+
+TEST(Tokenize, texts_and_ids_beyond_the_bounds_are_400_with_the_number) {
+  FakeService fake;
+  fake.service.max_text_bytes = 100;
+  fake.service.max_token_ids = 30;
+  const auto hello = [](int times) {
+    std::string text;
+    for (int i = 0; i < times; ++i)
+      text += "Hello";
+    return "\"" + text + "\"";
+  };
+  const auto letters = [](size_t times) { return "\"" + std::string(times, 'x') + "\""; };
+  const auto with = [](const std::string& field, const std::string& value) {
+    return "{\"" + field + "\":" + value + "}";
+  };
+  const auto ids = [](int count, int32_t id) {
+    std::string list = "[";
+    for (int i = 0; i < count; ++i)
+      list += (i > 0 ? "," : "") + std::to_string(id);
+    return list + "]";
+  };
+  const auto messages = [&](const std::string& content, const std::string& more = "") {
+    return R"({"messages":[{"role":"user","content":)" + content + "}]" + more + "}";
+  };
+  const std::string tool = R"(,"tools":[{"type":"function","function":{"name":"f","description":)";
+  const struct {
+    std::string path, body, param, number;  // param "": it is served
+  } cases[] = {
+      {"/tokenize", with("content", hello(20)), "", ""},
+      {"/tokenize", with("content", hello(21)), "content", "the 100 bytes"},
+      {"/tokenize", with("prompt", hello(21)), "prompt", "the 100 bytes"},
+      {"/tokenize", with("content", letters(30)), "", ""},
+      {"/tokenize", with("content", letters(31)), "content", "tokens than the 30 "},
+      {"/tokenize", messages("\"Hi\""), "", ""},
+      {"/tokenize", messages(hello(21)), "messages", "the 100 bytes"},
+      {"/tokenize", messages(letters(31)), "messages", "tokens than the 30 "},
+      {"/apply-template", messages("\"Hi\""), "", ""},
+      {"/apply-template", messages(letters(31)), "", ""},
+      {"/apply-template", messages(hello(21)), "messages", "the 100 bytes"},
+      {"/apply-template", messages("\"Hi\"", tool + hello(21) + "}}]"), "messages", "the 100 bytes"},
+      {"/detokenize", with("tokens", ids(30, fake.id("x"))), "", ""},
+      {"/detokenize", with("tokens", ids(31, fake.id("x"))), "tokens", "tokens than the 30 "},
+      {"/detokenize", with("tokens", ids(21, fake.id("Hello"))), "tokens", "the 100 bytes"},
+  };
+  for (const auto& c : cases) {
+    int status = 0;
+    const json::value reply = fake.post_json(c.path, c.body, &status);
+    EXPECT_EQ(status, c.param.empty() ? 200 : 400) << c.path << " " << c.body << " " << reply;
+    if (status != 400 || c.param.empty()) continue;
+    EXPECT_EQ(reply.at("error").at("param").as_string(), c.param) << c.body;
+    EXPECT_THAT(std::string(reply.at("error").at("message").as_string()), ::testing::HasSubstr(c.number))
+        << c.body;
   }
 }
 

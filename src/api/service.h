@@ -34,6 +34,9 @@ struct Service {
 
   int32_t max_choices = 16;  // `n` and `best_of`
   int32_t max_prompts = 64;  // of one completions request
+  // Of /tokenize, /detokenize and /apply-template, whatever the context is.
+  size_t max_text_bytes = 1 << 20;
+  size_t max_token_ids = 1 << 18;
 
   // Engine::submit: `choices` streams over one prompt.
   std::function<Result<std::vector<std::shared_ptr<Stream>>>(GenerateRequest request, int32_t choices)>

@@ -35,6 +35,40 @@ Result<std::vector<int32_t>> encode_text(const Service& service, std::string_vie
   return ids;
 }
 
+size_t string_bytes(const json::value& value) {
+  size_t bytes = 0;
+  if (value.is_string()) {
+    bytes = value.get_string().size();
+  } else if (value.is_array()) {
+    for (const json::value& element : value.get_array())
+      bytes += string_bytes(element);
+  } else if (value.is_object()) {
+    for (const auto& [key, member] : value.get_object())
+      bytes += key.size() + string_bytes(member);
+  }
+  return bytes;
+}
+
+void check_text(const Fields& fields, const char* field, size_t bytes, const Service& service) {
+  if (bytes > service.max_text_bytes)
+    fields.fail(field,
+                fmt::format("has more text than the {} bytes that are allowed here", service.max_text_bytes));
+}
+
+void check_ids(const Fields& fields, const char* field, size_t ids, const Service& service) {
+  if (ids > service.max_token_ids)
+    fields.fail(field,
+                fmt::format("has more tokens than the {} that are allowed here", service.max_token_ids));
+}
+
+// A conversation for these endpoints; with all that a template may show, tools say.
+Conversation read_bounded_conversation(const Fields& fields, const Service& service) {
+  if (fields.has("chat_template")) refuse_unsupported(fields);
+  Conversation conversation = read_conversation(fields);
+  if (!fields.sink().failed()) check_text(fields, "messages", string_bytes(conversation.context), service);
+  return conversation;
+}
+
 }  // namespace
 
 Outcome post_tokenize(const Call& call) {
@@ -56,20 +90,24 @@ Outcome post_tokenize(const Call& call) {
   fields.boolean("return_token_strs", &with_strings);
   if (!content && !prompt && !messages)
     fields.fail("content", "is missing; send content, prompt or messages");
+  const char* field = content ? "content" : prompt ? "prompt" : "messages";
+  check_text(fields, field, text.size(), service);
   if (document.failed()) return openai_error(document.error());
 
   std::vector<int32_t> ids;
   if (content || prompt) {
     auto encoded = encode_text(service, text, add_special, parse_special);
-    if (!encoded.ok()) return openai_error(prompt_error(encoded.status(), content ? "content" : "prompt"));
+    if (!encoded.ok()) return openai_error(prompt_error(encoded.status(), field));
     ids = std::move(*encoded);
   } else {
-    const Conversation conversation = read_conversation(fields);
+    const Conversation conversation = read_bounded_conversation(fields, service);
     if (document.failed()) return openai_error(document.error());
     auto rendered = render_conversation(service, conversation);
-    if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), "messages"));
+    if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), field));
     ids = std::move(rendered->ids);
   }
+  check_ids(fields, field, ids.size(), service);
+  if (document.failed()) return openai_error(document.error());
 
   const text::Tokenizer& tokenizer = *service.text->tokenizer;
   Response response;
@@ -111,7 +149,10 @@ Outcome post_detokenize(const Call& call) {
   const Fields& fields = document.fields();
   check_model(fields, service);
   const json::array* tokens = fields.array("tokens");
-  if (tokens == nullptr) fields.fail("tokens", "is missing; it must be an array of token ids");
+  if (tokens == nullptr)
+    fields.fail("tokens", "is missing; it must be an array of token ids");
+  else
+    check_ids(fields, "tokens", tokens->size(), service);
   text::Detokenizer detokenizer(service.text->tokenizer, {.skip_control = false, .at_text_start = true});
   std::string text;
   if (tokens != nullptr) {
@@ -120,6 +161,7 @@ Outcome post_detokenize(const Call& call) {
       int32_t id = 0;
       if (read_token_id((*tokens)[i], {&path, i}, fields.sink(), service.vocab, &id))
         detokenizer.push(id, text);
+      check_text(fields, "tokens", text.size(), service);
     }
     detokenizer.finish(text);
   }
@@ -139,8 +181,7 @@ Outcome post_apply_template(const Call& call) {
   if (document.failed()) return openai_error(document.error());
   const Fields& fields = document.fields();
   check_model(fields, service);
-  if (fields.has("chat_template")) refuse_unsupported(fields);
-  const Conversation conversation = read_conversation(fields);
+  const Conversation conversation = read_bounded_conversation(fields, service);
   if (document.failed()) return openai_error(document.error());
   auto rendered = render_conversation(service, conversation);
   if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), "messages"));

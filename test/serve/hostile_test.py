@@ -230,6 +230,18 @@ class Hostile(Cases):
             self.assertIn(self.server.post(CHAT, chat_body(text)).status, (200, 400), text[:20])
             self.assertLess(time.monotonic() - start, 30, text[:20])
 
+    def test_texts_and_ids_without_a_context_have_bounds_too(self):
+        text = "x" * (MiB + 1)
+        for path, body, param in (("/tokenize", {"content": text}, "content"), ("/tokenize", {"prompt": text}, "prompt"),
+                                  ("/tokenize", chat_body(text), "messages"), ("/apply-template", chat_body(text), "messages"),
+                                  ("/detokenize", {"tokens": [1] * (MiB // 4 + 1)}, "tokens"), ("/tokenize", {"content": "1" * (MiB // 2)}, "content")):
+            error = self.refused(path, body).error()
+            self.assertEqual(error["param"], param)
+            self.assertRegex(error["message"], r"the (1048576 bytes|262144) that are allowed")
+        reply = self.server.post("/tokenize", {"content": "word " * 200_000, "with_pieces": True, "return_token_strs": True})
+        self.assertEqual(reply.status, 200)
+        self.assertGreater(reply.json()["count"], 190_000)
+
     def test_resets_in_mid_stream(self):
         rng = random.Random(200)
         for i in range(200):
