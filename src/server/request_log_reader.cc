@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr size_t kLineBytes = 512 << 20;
+constexpr size_t kBlockBytes = 64 << 10;
+constexpr double kMaxCount = 1e15, kMaxStatus = 999;
 
 std::string text_of(const json::object& line, std::string_view name) {
   const json::value* value = line.if_contains(json::string_view(name.data(), name.size()));
@@ -29,10 +30,11 @@ std::string text_of(const json::object& line, std::string_view name) {
   return base64_bytes(std::string(value->get_string())).value_or("");
 }
 
-double number_of(const json::object& line, std::string_view name) {
+// From 0 to `max`.
+double number_of(const json::object& line, std::string_view name, double max) {
   const json::value* value = line.if_contains(json::string_view(name.data(), name.size()));
   if (value == nullptr || !value->is_number()) return 0;
-  return value->to_number<double>();
+  return std::clamp(value->to_number<double>(), 0.0, max);
 }
 
 // False: not a request line and fields.
@@ -57,13 +59,28 @@ bool parse_head(std::string_view head, LoggedRequest& request) {
 
 class Reader {
  public:
-  Status read(const std::string& path) {
+  Status read(const std::string& path, size_t max_line_bytes) {
     std::ifstream file(path, std::ios::binary);
     if (!file) return io_error(fmt::format("{}: cannot be read", path));
-    std::string line;
-    while (std::getline(file, line)) {
-      if (line.size() > kLineBytes || !take(line)) result_.damaged_lines++;
+    std::string block(kBlockBytes, '\0'), line;
+    uint64_t number = 1;
+    while (file.read(block.data(), std::streamsize(block.size())) || file.gcount() > 0) {
+      std::string_view rest(block.data(), size_t(file.gcount()));
+      while (!rest.empty()) {
+        const size_t end = rest.find('\n');
+        line.append(rest.substr(0, end));
+        if (line.size() > max_line_bytes)
+          return invalid_argument(fmt::format("{}: line {} has more than {} bytes, so this is no request log",
+                                              path, number, max_line_bytes));
+        if (end == std::string_view::npos) break;
+        rest.remove_prefix(end + 1);
+        take_line(line);
+        line.clear();
+        ++number;
+      }
     }
+    if (file.bad()) return io_error(fmt::format("{}: cannot be read to its end", path));
+    if (!line.empty()) take_line(line);
     return {};
   }
 
@@ -79,13 +96,18 @@ class Reader {
   }
 
  private:
+  void take_line(const std::string& line) {
+    if (!take(line)) result_.damaged_lines++;
+  }
+
+  // False: damaged.
   bool take(const std::string& text) {
     const Result<json::value> parsed = api::parse_json(text);
     if (!parsed.ok() || !parsed->is_object()) return false;
     const json::object& line = parsed->get_object();
     const std::string kind = text_of(line, "t"), id = text_of(line, "id");
     if (kind == "lost") {
-      result_.lost_lines += uint64_t(std::max(0.0, number_of(line, "count")));
+      result_.lost_lines += uint64_t(number_of(line, "count", kMaxCount));
       return true;
     }
     if (id.empty()) return false;
@@ -104,11 +126,11 @@ class Reader {
     if (found == open_.end()) return kind == "answer" || kind == "frame" || kind == "end";
     LoggedRequest& request = found->second;
     if (kind == "answer") {
-      request.status = int(number_of(line, "status"));
+      request.status = int(number_of(line, "status", kMaxStatus));
       request.content_type = text_of(line, "content_type");
       request.answer = text_of(line, "body");
     } else if (kind == "frame") {
-      request.frames.push_back({number_of(line, "ms"), text_of(line, "data")});
+      request.frames.push_back({number_of(line, "ms", kMaxCount), text_of(line, "data")});
     } else if (kind == "end") {
       request.outcome = text_of(line, "outcome");
       result_.requests.push_back(std::move(request));
@@ -125,7 +147,7 @@ class Reader {
 
 }  // namespace
 
-Result<LoggedRequests> read_request_log(const std::string& path) {
+Result<LoggedRequests> read_request_log(const std::string& path, size_t max_line_bytes) {
   std::error_code ec;
   std::vector<std::string> files;
   if (fs::is_directory(path, ec)) {
@@ -142,7 +164,7 @@ Result<LoggedRequests> read_request_log(const std::string& path) {
   }
   Reader reader;
   for (const std::string& file : files)
-    RETURN_IF_ERROR(reader.read(file));
+    RETURN_IF_ERROR(reader.read(file, max_line_bytes));
   return reader.finish();
 }
 

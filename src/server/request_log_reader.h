@@ -1,6 +1,6 @@
 #pragma once
 // Reads what RequestLog wrote (request_log.h says how), for `invar replay`. Lines that are cut off or damaged
-// are counted and skipped. Any thread.
+// are counted and skipped; a line that no server writes, for its length, is an error. Any thread.
 
 #include <cstdint>
 #include <string>
@@ -35,7 +35,10 @@ struct LoggedRequests {
   uint64_t damaged_lines = 0, lost_lines = 0;
 };
 
+// More than the queue of a RequestLog takes, written in escapes of six bytes for one.
+inline constexpr size_t kMaxLogLineBytes = 512 << 20;
+
 // `path`: one file, or a directory with all its files in order.
-Result<LoggedRequests> read_request_log(const std::string& path);
+Result<LoggedRequests> read_request_log(const std::string& path, size_t max_line_bytes = kMaxLogLineBytes);
 
 }  // namespace invar::server

@@ -155,6 +155,60 @@ TEST_F(RequestLogTest, damaged_lines_are_counted_and_skipped) {
   EXPECT_EQ(log.requests[1].outcome, "");
 }
 
+TEST_F(RequestLogTest, numbers_out_of_range_are_cut_to_it) {
+  fs::create_directories(dir_);
+  std::ofstream(dir_ + "/requests-000001.jsonl")
+      << R"({"t":"lost","count":1e300})" << "\n"
+      << R"({"t":"request","id":"a","head":"GET /x HTTP/1.1\r\n","body":""})" << "\n"
+      << R"({"t":"answer","id":"a","ms":-1e300,"status":1e300,"content_type":"text/event-stream"})" << "\n"
+      << R"({"t":"frame","id":"a","ms":-5,"data":"x"})" << "\n"
+      << R"({"t":"end","id":"a","ms":2,"outcome":"done"})" << "\n";
+  const LoggedRequests log = read();
+  EXPECT_EQ(log.lost_lines, 1'000'000'000'000'000u);
+  ASSERT_EQ(log.requests.size(), 1u);
+  EXPECT_EQ(log.requests[0].status, 999);
+  ASSERT_EQ(log.requests[0].frames.size(), 1u);
+  EXPECT_EQ(log.requests[0].frames[0].ms, 0);
+}
+
+TEST_F(RequestLogTest, a_line_beyond_the_bound_is_an_error_that_names_it) {
+  fs::create_directories(dir_);
+  const std::string path = dir_ + "/requests-000001.jsonl";
+  const std::string head = R"({"t":"request","id":"a","head":"POST /x HTTP/1.1\r\n","body":")";
+  const auto read_with = [&](size_t line_bytes) {
+    std::ofstream(path) << R"({"t":"lost","count":1})" << "\n"
+                        << head + std::string(line_bytes - head.size() - 2, 'x') + "\"}" << "\n"
+                        << R"({"t":"end","id":"a","ms":2,"outcome":"done"})" << "\n";
+    return read_request_log(dir_, 200'000);
+  };
+  // Around the bound, and around the blocks that are read.
+  for (const size_t size :
+       {100'000, 65'536 - 23, 65'536 - 24, 65'536 - 22, 2 * 65'536 - 24, 199'999, 200'000}) {
+    const auto log = read_with(size);
+    ASSERT_TRUE(log.ok()) << size << ": " << log.status().message();
+    EXPECT_EQ(log->damaged_lines, 0u) << size;
+    ASSERT_EQ(log->requests.size(), 1u) << size;
+    EXPECT_EQ(log->requests[0].body.size(), size - head.size() - 2);
+  }
+  for (const size_t size : {200'001, 300'000}) {
+    const auto log = read_with(size);
+    ASSERT_FALSE(log.ok()) << size;
+    const std::string& message = log.status().message();
+    for (const std::string& part : {path, std::string("line 2"), std::string("200000 bytes")})
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+}
+
+TEST_F(RequestLogTest, memory_for_a_file_without_line_ends_is_bounded) {
+  fs::create_directories(dir_);
+  const std::string path = dir_ + "/requests-000001.jsonl";
+  std::ofstream(path) << "x";
+  fs::resize_file(path, uint64_t{1} << 36);  // with a hole: no disk is used
+  const auto log = read_request_log(path, 1 << 20);
+  ASSERT_FALSE(log.ok());
+  EXPECT_NE(log.status().message().find("line 1 has more than"), std::string::npos) << log.status().message();
+}
+
 TEST_F(RequestLogTest, a_directory_that_cannot_be_made_is_an_error_that_names_the_flag) {
   std::ofstream(dir_) << "a file";
   const auto log = RequestLog::open(dir_ + "/below", 1000, 1000);
