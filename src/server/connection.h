@@ -66,6 +66,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_news(uint64_t serial);
   void advance();
   void advance_exchange();
+  void end_with_error(int status, const char* code, const Status& why);
   void drop_exchange();
   void answer(api::Response response);
   void start_stream();

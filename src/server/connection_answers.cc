@@ -38,34 +38,55 @@ void Connection::on_news(uint64_t serial) {
   if (phase_ == Phase::kAnswering && work_->serial == serial) advance();
 }
 
-// Nothing that an exchange throws may end the server.
 void Connection::advance() {
   if (phase_ != Phase::kAnswering) return;
   try {
     advance_exchange();
   } catch (const std::exception& e) {
+    // Of ours: what was said so far is not known any more.
     log_error("request {}: {}", work_ != nullptr ? work_->record.id : "", e.what());
     abort("failed");
   }
 }
 
 void Connection::advance_exchange() {
+  api::Exchange& exchange = *work_->exchange;
   std::string& frames = context_.frames;
   frames.clear();
-  const bool last = work_->exchange->advance(frames);
-  if (last && work_->exchange->broken()) {
+  bool last = false, broken = false;
+  api::Response response;
+  try {
+    last = exchange.advance(frames);
+    broken = last && exchange.broken();
+    if (last && !broken && !work_->streaming) response = exchange.response();
+  } catch (const std::exception& e) {
+    log_error("request {}: {}", work_->record.id, e.what());
+    work_->record.outcome = "failed";
+    return end_with_error(500, "internal_error",
+                          internal_error("internal error; the server's log says more"));
+  }
+  if (broken) {
     // Scripted: what a client sees when the server dies. The frames before that are not lost in a reset.
     if (work_->streaming) send_frames(frames, false);
     return close("broken");
   }
+  if (last) drop_exchange();
   if (work_->streaming) {
-    if (last) drop_exchange();
     if (last || !frames.empty()) send_frames(frames, last);
   } else if (last) {
-    api::Response response = work_->exchange->response();
-    drop_exchange();
     answer(std::move(response));
   }
+}
+
+// Instead of what the exchange would still say. A stream ends with an error frame.
+void Connection::end_with_error(int status, const char* code, const Status& why) {
+  if (!work_->streaming) {
+    drop_exchange();
+    return refuse_request({status, why.message(), "", code});
+  }
+  const std::string frame = work_->exchange->error_frame(why);
+  drop_exchange();
+  send_frames(frame, true);
 }
 
 // Once nothing more is wanted of it; a slow client does not hold what it holds.
@@ -150,15 +171,9 @@ void Connection::fail_at_deadline() {
   if (phase_ == Phase::kHead || phase_ == Phase::kBody) {
     return refuse_request({408, "the request did not arrive in time", "", "request_timeout"});
   }
-  const std::string message = fmt::format("the request took longer than {:.1f} s",
-                                          double(context_.options.deadlines.request_ms) / 1000);
-  if (!work.streaming) {
-    drop_exchange();
-    return refuse_request({504, message, "", "request_timeout"});
-  }
-  const std::string frame = work.exchange->error_frame({Code::kUnavailable, message});
-  drop_exchange();
-  send_frames(frame, true);
+  end_with_error(504, "request_timeout",
+                 {Code::kUnavailable, fmt::format("the request took longer than {:.1f} s",
+                                                  double(context_.options.deadlines.request_ms) / 1000)});
 }
 
 void Connection::finish_request() {

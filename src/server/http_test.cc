@@ -242,7 +242,10 @@ TEST(Http, a_handler_that_throws_is_an_internal_error) {
   RawClient client(server.port());
   const Answer answer = client.ask(post("/throw", ""));
   EXPECT_EQ(answer.status, 500);
+  EXPECT_TRUE(answer.body.starts_with("error internal_error: ")) << answer.body;
   EXPECT_EQ(answer.body.find("on purpose"), std::string::npos);
+  const std::string page = client.ask("GET /metrics HTTP/1.1\r\n\r\n").body;
+  EXPECT_NE(page.find("\ninvar_http_requests_open 1\n"), std::string::npos) << page;
   EXPECT_EQ(client.ask(post("/echo", "alive")).body, "alive");
 }
 

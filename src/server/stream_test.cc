@@ -265,6 +265,68 @@ TEST(Stream, a_request_without_stream_ends_with_504_at_its_deadline) {
   EXPECT_TRUE(feed->dropped());
 }
 
+// Nothing of a request is left: the page's own is the only one that is open.
+void expect_nothing_open(TestServer& server, int connections) {
+  const std::string page = RawClient(server.port()).ask("GET /metrics HTTP/1.1\r\n\r\n").body;
+  EXPECT_NE(page.find("\ninvar_http_requests_open 1\n"), std::string::npos) << page;
+  EXPECT_NE(page.find(fmt::format("\ninvar_http_connections {}\n", connections + 1)), std::string::npos)
+      << page;
+}
+
+TEST(Stream, ends_with_an_error_frame_when_its_exchange_throws) {
+  TestServer server;
+  RawClient client(server.port());
+  client.send(post("/stream"));
+  const auto feed = Feeds::instance().take();
+  feed->push("data: 1\n\n");
+  client.read_until("data: 1\n\n\r\n");
+  feed->fail(Feed::Throw::kAdvance);
+  const std::string rest = client.read_until("0\r\n\r\n");
+  EXPECT_NE(rest.find("data: error internal error"), std::string::npos) << rest;
+  EXPECT_EQ(rest.find("on purpose"), std::string::npos) << rest;
+  EXPECT_TRUE(feed->dropped());
+  expect_nothing_open(server, 1);
+  EXPECT_EQ(client.ask(post("/echo", "alive")).body, "alive");
+}
+
+TEST(Stream, a_request_without_stream_is_500_when_its_exchange_throws) {
+  TestServer server;
+  RawClient client(server.port());
+  for (const Feed::Throw where : {Feed::Throw::kAdvance, Feed::Throw::kResponse}) {
+    client.send(post("/wait"));
+    const auto feed = Feeds::instance().take();
+    feed->push("half of it");
+    feed->fail(where);
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 500);
+    EXPECT_TRUE(answer.body.starts_with("error internal_error: ")) << answer.body;
+    EXPECT_EQ(answer.body.find("on purpose"), std::string::npos) << answer.body;
+    EXPECT_TRUE(feed->dropped());
+    expect_nothing_open(server, 1);
+  }
+  EXPECT_EQ(client.ask(post("/echo", "alive")).body, "alive");
+}
+
+TEST(Stream, a_broken_exchange_cuts_its_connection_off_after_what_it_said) {
+  TestServer server;
+  for (const char* path : {"/stream", "/wait"}) {
+    RawClient client(server.port());
+    client.send(post(path) + post("/echo", "behind"));
+    const auto feed = Feeds::instance().take();
+    feed->push("data: 1\n\n");
+    feed->break_off("data: 2\n\n");
+    const std::string all = client.read_to_end();
+    if (path == std::string_view("/stream")) {
+      EXPECT_NE(all.find("data: 1\n\n"), std::string::npos) << all;
+      EXPECT_TRUE(all.ends_with("data: 2\n\n\r\n")) << all;  // without the last chunk
+    } else {
+      EXPECT_EQ(all, "");
+    }
+    EXPECT_TRUE(feed->dropped());
+    expect_nothing_open(server, 0);
+  }
+}
+
 TEST(Stream, silent_streams_are_pinged) {
   ServerOptions options;
   options.deadlines.ping_ms = 20;
@@ -290,10 +352,7 @@ TEST(Stream, two_hundred_resets_in_mid_stream_leave_nothing_behind) {
     client.reset();
     ASSERT_TRUE(feed->dropped()) << i;
   }
-  std::string page = RawClient(server.port()).ask("GET /metrics HTTP/1.1\r\n\r\n").body;
-  // The page's own request is the one that is open.
-  EXPECT_NE(page.find("\ninvar_http_requests_open 1\n"), std::string::npos) << page;
-  EXPECT_NE(page.find("\ninvar_http_connections 1\n"), std::string::npos) << page;
+  expect_nothing_open(server, 0);
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #pragma once
 // A protocol whose answers a test decides: POST /echo gives the body back, POST /stream and POST /wait make
-// an exchange that the test feeds through a Feed, POST /throw fails. No model, no JSON.
+// an exchange that the test feeds through a Feed, POST /throw fails in the handler. No model, no JSON.
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -27,6 +29,17 @@ class Feed {
     notify_();
   }
   void finish() { push("", true); }
+  // The exchange ends as one that wants its connection cut off.
+  void break_off(std::string frame) {
+    broken_ = true;
+    push(std::move(frame), true);
+  }
+  // The exchange throws when it is asked next: for its news, or for its answer.
+  enum class Throw { kNever, kAdvance, kResponse };
+  void fail(Throw where) {
+    throw_ = where;
+    push("", where == Throw::kResponse);
+  }
   bool dropped() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return dropped_; });
@@ -44,6 +57,8 @@ class Feed {
   std::condition_variable changed_;
   std::deque<std::string> frames_;
   bool last_ = false, dropped_ = false;
+  std::atomic<bool> broken_{false};
+  std::atomic<Throw> throw_{Throw::kNever};
   std::function<void()> notify_;
 };
 
@@ -96,9 +111,14 @@ class TestExchange : public api::Exchange {
     for (std::string& frame : feed_->frames_)
       (streaming_ ? out : body_) += frame;
     feed_->frames_.clear();
+    if (feed_->throw_ == Feed::Throw::kAdvance) throw std::runtime_error("on purpose");
     return feed_->last_;
   }
-  api::Response response() override { return {200, body_, "text/plain"}; }
+  bool broken() const override { return feed_->broken_; }
+  api::Response response() override {
+    if (feed_->throw_ == Feed::Throw::kResponse) throw std::runtime_error("on purpose");
+    return {200, body_, "text/plain"};
+  }
   std::string error_frame(const Status& why) override { return "data: error " + why.message() + "\n\n"; }
   api::ExchangeFacts facts() const override { return {1, 7, 3, 2, now_ns(), now_ns(), "stop"}; }
 
