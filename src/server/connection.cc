@@ -153,7 +153,7 @@ void Connection::flush() {
         output_.erase(0, output_start_);
         output_start_ = 0;
       }
-      return;
+      return count_unsent();
     }
     if (ec) return on_reset();
     output_start_ += n;
@@ -164,7 +164,13 @@ void Connection::flush() {
   output_.clear();
   output_start_ = 0;
   if (output_.capacity() > kKeptCapacity) output_.shrink_to_fit();
+  count_unsent();
   if (phase_ == Phase::kWriting) finish_request();
+}
+
+void Connection::count_unsent() {
+  context_.unsent_bytes += unsent() - counted_unsent_;
+  counted_unsent_ = unsent();
 }
 
 int64_t Connection::next_deadline() const {
@@ -245,6 +251,7 @@ void Connection::close(const char* outcome) {
   phase_ = Phase::kClosed;
   output_.clear();
   output_start_ = 0;
+  count_unsent();
   error_code ec;
   socket_.close(ec);
   timer_.cancel();

@@ -44,6 +44,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_input(std::string_view bytes);
   std::string& output();  // to append to; then flush()
   void flush();
+  void count_unsent();
   void watch_timer();
   void on_timer();
   int64_t next_deadline() const;
@@ -92,6 +93,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string input_;          // read ahead
   std::string output_;         // not sent yet, from output_start_ on
   size_t output_start_ = 0;
+  size_t counted_unsent_ = 0;   // of Context::unsent_bytes
   std::unique_ptr<Work> work_;  // the request in progress
 };
 

@@ -10,6 +10,7 @@ namespace invar::server {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
+constexpr size_t kSmallAnswer = 64 << 10;  // the limit of connections bounds these
 
 }  // namespace
 
@@ -98,6 +99,12 @@ void Connection::drop_exchange() {
 
 void Connection::answer(api::Response response) {
   Work& work = *work_;
+  const size_t unsent = context_.unsent_bytes, bytes = response.body.size();
+  if (bytes > kSmallAnswer && unsent > 0 && unsent + bytes > context_.options.limits.all_answers_bytes) {
+    return refuse_request(
+        {503, "too many answers wait for clients that do not take them; try again", "", "overloaded"},
+        {{"Retry-After", "1"}});
+  }
   work.record.status = response.status;
   // Nothing more will come from a client that has ended its side, but what it sent before is still answered.
   work.close = work.close || context_.draining || (eof_ && input_.empty());

@@ -58,7 +58,8 @@ struct Context {
   std::unordered_set<Connection*> connections;
   size_t refused_connections = 0;  // of these, those above the limit, which only get a 503
   bool draining = false;
-  size_t body_bytes = 0;  // of requests in progress
+  size_t body_bytes = 0;    // of requests in progress
+  size_t unsent_bytes = 0;  // of all connections' output
   std::function<void()> on_closed;
 
   HttpCounters counters;

@@ -11,10 +11,12 @@
 namespace invar::server {
 
 struct Limits {
-  size_t head_bytes = 32 << 10;           // request line and fields; also of a trailer
-  size_t head_fields = 100;               // also of a trailer
-  size_t body_bytes = 32 << 20;           // of one request
-  size_t all_bodies_bytes = 256 << 20;    // of all requests in progress together
+  size_t head_bytes = 32 << 10;         // request line and fields; also of a trailer
+  size_t head_fields = 100;             // also of a trailer
+  size_t body_bytes = 32 << 20;         // of one request
+  size_t all_bodies_bytes = 256 << 20;  // of all requests in progress together
+  // Of all answers together that wait for their clients. Small ones, and one that is alone, do not mind it.
+  size_t all_answers_bytes = 256 << 20;
   size_t pipelined_bytes = 16 << 10;      // read ahead of the request in progress
   size_t pending_stream_bytes = 1 << 20;  // frames that the client has not taken yet
   size_t kept_rejected_body =

@@ -238,6 +238,38 @@ TEST(Stream, a_long_answer_goes_to_a_client_that_reads_late) {
   EXPECT_EQ(client.read_answer().body.size(), body.size());
 }
 
+TEST(Stream, answers_that_nobody_takes_are_bounded_together) {
+  ServerOptions options;
+  options.limits.all_answers_bytes = 1'000'000;
+  TestServer server(options);
+  const auto ask = [&](RawClient& client, size_t bytes) {
+    client.send(post("/wait"));
+    Feeds::instance().take()->push(std::string(bytes, 'b'), true);
+  };
+  RawClient first(server.port(), 4096), second(server.port());
+  ask(first, 20 << 20);  // far more than sockets hold; it is the only one
+  first.read_until("\r\n\r\n");
+  ask(second, 100);
+  EXPECT_EQ(second.read_answer().status, 200);
+  ask(second, 100'000);
+  Answer answer = second.read_answer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.field("retry-after"), "1");
+  std::string body;
+  EXPECT_TRUE(first.read_exactly(20 << 20, body));
+  ask(second, 20 << 20);
+  EXPECT_EQ(second.read_answer().body.size(), size_t{20} << 20);
+  // What a client leaves behind does not count for ever.
+  ask(first, 20 << 20);
+  first.read_until("\r\n\r\n");
+  first.reset();
+  for (int i = 0; i < 1000 && answer.status != 200; i++) {
+    ask(second, 100'000);
+    answer = second.read_answer();
+  }
+  EXPECT_EQ(answer.status, 200);
+}
+
 TEST(Stream, ends_with_an_error_frame_at_the_deadline_of_the_request) {
   ServerOptions options;
   options.deadlines.request_ms = 100;
