@@ -23,6 +23,8 @@ std::vector<text::TokenScore> scores_of(const TokenEvent& event) {
   return scores;
 }
 
+}  // namespace
+
 Error context_exceeded(const Service& service, const std::string& prompt, const char* field) {
   return {400,
           fmt::format(
@@ -30,8 +32,6 @@ Error context_exceeded(const Service& service, const std::string& prompt, const 
               service.context, prompt),
           field, "context_length_exceeded"};
 }
-
-}  // namespace
 
 std::optional<Error> surely_too_long(const Service& service, size_t text_bytes, const char* field) {
   if (text_bytes <= size_t(service.context)) return {};

@@ -119,6 +119,9 @@ class Generation final : public Exchange {
   int64_t generated_ = 0, first_token_ns_ = 0, last_token_ns_ = 0;
 };
 
+// `prompt` says what it has: "500 tokens".
+Error context_exceeded(const Service& service, const std::string& prompt, const char* field);
+
 // A text that no tokenizing can make short enough for the context, so that nobody waits for it; null: it may
 // fit.
 std::optional<Error> surely_too_long(const Service& service, size_t text_bytes, const char* field);

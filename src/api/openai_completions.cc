@@ -226,6 +226,9 @@ void read_text_prompt(const json::value& value, const Path& path, const Fields& 
 void read_id_prompt(const json::array& list, const Path& path, const Fields& fields, const Service& service,
                     std::vector<Prompt>* out) {
   if (list.empty()) return fields.sink().fail(path, "has no tokens");
+  if (list.size() > size_t(service.context))
+    return fields.sink().fail_with(
+        context_exceeded(service, fmt::format("{} tokens", list.size()), "prompt"));
   Prompt prompt{};
   prompt.ids.resize(list.size());
   for (size_t i = 0; i < list.size(); ++i) {

@@ -352,6 +352,16 @@ TEST(RequestRules, a_text_of_megabytes_is_refused_before_it_is_tokenized) {
                           "has at least 1666666 tokens", "context_length_exceeded"}});
 }
 
+TEST(RequestRules, ids_beyond_the_context_are_refused_before_they_are_read) {
+  std::string ids;
+  for (int i = 0; i < 401; ++i)
+    ids += i > 0 ? ",-1" : "-1";
+  const char* why = "maximum context length is 400 tokens, but the prompt has 401 tokens";
+  expect_refused(kCompletions,
+                 {{R"({"prompt":[)" + ids + "]}", 400, "prompt", why, "context_length_exceeded"},
+                  {R"({"prompt":[[1],[)" + ids + "]]}", 400, "prompt", why, "context_length_exceeded"}});
+}
+
 TEST(RequestRules, null_counts_as_absent_and_unknown_keys_are_ignored) {
   FakeService fake;
   EXPECT_NE(
