@@ -182,9 +182,16 @@ class Crowd(Cases):
                 server.stop()
 
     def test_little_memory_for_the_cache(self):
-        # Not all fit at once: some wait, and some may be preempted and computed again.
+        # 2,900 tokens in 64 MiB: the four that come first do not fit at once when they have grown, and whoever comes after
+        # them gives its pages up and is computed again.
         with Server("--ctx", CONTEXT, "--memory", "64MiB") as server:
+            old = [server.open_stream(COMPLETE, {"prompt": [1000 + i] * 5, "max_tokens": 800, "ignore_eos": True, "seed": i})
+                   for i in range(4)]
             self.crowd(server, 17, "with 64 MiB for keys and values")
+            for wire in old:
+                self.assertEqual(list(wire.frames())[-1], b"[DONE]")
+                wire.close()
+            self.assertGreater(server.metrics()["vllm:num_preemptions_total"], 0)
             server.wait_idle()
             server.stop()
 

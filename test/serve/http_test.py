@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from harness import MODEL, MODEL_NAME, PROGRAM, Cases, Server, Wire, head_text, main, request_text, script_file
+from harness import MODEL, MODEL_NAME, PATIENCE_S, PROGRAM, Cases, Server, Wire, head_text, main, request_text, script_file
 
 CHAT = "/v1/chat/completions"
 WORDS = "one two three four five six seven eight nine ten"
@@ -532,6 +532,26 @@ class Processes(Cases):
             logged = b"".join(pathlib.Path(folder, f).read_bytes() for f in os.listdir(folder))
             self.assertIn(b"log me", logged)
             self.assertNotIn(b"secret-key", logged)
+
+    def test_a_full_disk_ends_the_request_log_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = self.scripted("--request-log", folder, file_bytes=1 << 20)
+            body = chat_body("one", ignored="x" * 300_000)
+            for _ in range(6):
+                self.assertEqual(said(server.post(CHAT, body)), WORDS)
+            server.wait_until(lambda: "the request log is off" in server.log(), "the disk to be full")
+            for _ in range(2):
+                self.assertEqual(said(server.post(CHAT, body)), WORDS)
+            server.wait_idle()
+            server.stop()
+            self.assertEqual(server.log().count("the request log is off"), 1)
+            self.assertLessEqual(sum(f.stat().st_size for f in pathlib.Path(folder).iterdir()), 1 << 20)
+            # What was written can still be replayed.
+            command = [PROGRAM, "replay", folder, "--model", MODEL, "--scripted", self.script.name]
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+            self.assertIn("1 lines are damaged", done.stderr)
+            self.assertIn(" 0 different", done.stdout)
 
     def test_a_client_that_comes_while_others_wait(self):
         server = self.scripted()
