@@ -26,12 +26,27 @@ if(NOT INVAR_CARGO)
 endif()
 
 set(bridge_target_dir ${CMAKE_SOURCE_DIR}/build/bridge)   # shared by all presets: the crates compile once
-set(bridge_lib ${bridge_target_dir}/${INVAR_BRIDGE_PROFILE}/libbridge.a)
+set(bridge_flags "")
+set(bridge_triple "")
+set(bridge_options "")
+if(INVAR_FUZZ)
+  # libFuzzer finds its way through the crates only where they count what runs. With a named target, cargo leaves the
+  # programs that it runs while building without these flags.
+  set(bridge_target_dir ${CMAKE_BINARY_DIR}/bridge)
+  set(bridge_triple x86_64-unknown-linux-gnu/)
+  set(bridge_options --target x86_64-unknown-linux-gnu)
+  set(bridge_flags RUSTFLAGS=-Cpasses=sancov-module)
+  foreach(option IN ITEMS level=4 inline-8bit-counters pc-table trace-compares)
+    string(APPEND bridge_flags " -Cllvm-args=-sanitizer-coverage-${option}")
+  endforeach()
+  string(APPEND bridge_flags " -Ccodegen-units=1 -Coverflow-checks")
+endif()
+set(bridge_lib ${bridge_target_dir}/${bridge_triple}${INVAR_BRIDGE_PROFILE}/libbridge.a)
 string(REGEX REPLACE "\\.a$" ".d" bridge_dep ${bridge_lib})
 add_custom_command(
   OUTPUT ${bridge_lib}
-  COMMAND ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${bridge_target_dir}
-          ${INVAR_CARGO} build --quiet --locked --profile ${INVAR_BRIDGE_PROFILE}
+  COMMAND ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${bridge_target_dir} ${bridge_flags}
+          ${INVAR_CARGO} build --quiet --locked --profile ${INVAR_BRIDGE_PROFILE} ${bridge_options}
           --manifest-path ${CMAKE_SOURCE_DIR}/bridge/Cargo.toml
   # Cargo leaves a library that is up to date alone; ninja then wants to see a new time.
   COMMAND ${CMAKE_COMMAND} -E touch ${bridge_lib}

@@ -127,7 +127,8 @@ fuzz_tests() { # SECONDS
     [[ -d $ROOT/test/fuzz/seeds/${name#fuzz_} ]] && seeds=("$ROOT/test/fuzz/seeds/${name#fuzz_}")
     [[ $name == fuzz_chat_template ]] && seeds+=("$ROOT/test/data/templates")
     say "$name for $1 s"
-    if RUST_BACKTRACE=0 "$ROOT/build/fuzz/test/$name" -max_total_time="$1" -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+    if RUST_BACKTRACE=0 "$ROOT/build/fuzz/test/$name" -max_total_time="$1" -max_len=8192 -timeout=10 -rss_limit_mb=2048 \
+      -malloc_limit_mb=256 -print_final_stats=1 \
       -artifact_prefix="$corpus/" "$corpus" "${seeds[@]}" </dev/null >"$ROOT/build/fuzz/$name.log" 2>&1; then
       tail -n 8 "$ROOT/build/fuzz/$name.log" | grep -E 'number_of_executed_units|peak_rss' >&2 || :
       total_passed=$((total_passed + 1))

@@ -63,6 +63,36 @@ write("gguf", "model.gguf", gguf(
     [("token_embd.weight", [8, 8], 0, b"\0" * 256), ("blk.0.attn_norm.weight", [8], 0, b"\0" * 32)]))
 write("gguf", "empty.gguf", gguf([], []))
 
+# ---- models: whole ones of one layer
+HIDDEN, FFN, VOCAB = 32, 32, 6
+
+
+def gguf_model(family, more, quantized):
+    """Rows of 32 numbers, of the type and bytes given; q and k rotate in heads of 16, two and one."""
+    kind, row = quantized
+    matrix = lambda name, rows: (name + ".weight", [32, rows], kind, row * rows)
+    vector = lambda name, n: (name, [n], 0, struct.pack("<f", 1) * n)
+    blk = "blk.0."
+    tensors = [matrix("token_embd", VOCAB), vector("output_norm.weight", HIDDEN), vector(blk + "attn_norm.weight", HIDDEN),
+               matrix(blk + "attn_q", 32), matrix(blk + "attn_k", 16), matrix(blk + "attn_v", 16),
+               matrix(blk + "attn_output", 32), vector(blk + "ffn_norm.weight", HIDDEN), matrix(blk + "ffn_gate", FFN),
+               matrix(blk + "ffn_up", FFN), matrix(blk + "ffn_down", HIDDEN)]
+    if family == "qwen2":
+        tensors += [vector(blk + f"attn_{x}.bias", n) for x, n in (("q", 32), ("k", 16), ("v", 16))]
+    if family == "qwen3":
+        tensors += [vector(blk + f"attn_{x}_norm.weight", 16) for x in "qk"]
+    keys = [("block_count", U32, 1), ("context_length", U32, 64), ("embedding_length", U32, HIDDEN),
+            ("feed_forward_length", U32, FFN), ("attention.head_count", U32, 2), ("attention.head_count_kv", U32, 1),
+            ("attention.layer_norm_rms_epsilon", F32, 1e-5), ("rope.freq_base", F32, 1e4)] + more
+    return gguf([("general.architecture", STRING, family)] + [(family + "." + k, t, v) for k, t, v in keys], tensors)
+
+
+write("model", "llama.gguf", gguf_model("llama", [], (2, b"\0\x3c" + b"\x5a" * 16)))  # Q4_0
+write("model", "yarn.gguf", gguf_model("qwen3", [
+    ("rope.scaling.type", STRING, "yarn"), ("rope.scaling.factor", F32, 4), ("rope.scaling.original_context_length", U32, 16)],
+    (3, b"\0\x3c\0\xbc" + b"\x5a" * 16)))  # Q4_1
+write("model", "biases.gguf", gguf_model("qwen2", [], (6, b"\0\x3c" + b"\xa5" * 4 + b"\x11" * 16)))  # Q5_0
+
 
 # ---- safetensors
 def safetensors(tensors, metadata=None):
@@ -81,6 +111,29 @@ write("safetensors", "types.safetensors", safetensors(
     [("a.weight", "F32", [2, 3], b"\0" * 24), ("b", "BF16", [4], b"\1" * 8), ("c", "F16", [1, 1, 1], b"\2" * 2),
      ("d", "I64", [], b"\3" * 8), ("e", "U8", [0], b"")], {"format": "pt"}))
 write("safetensors", "empty.safetensors", safetensors([]))
+
+
+
+def folder_model(model_type, **more):
+    """config.json, a zero byte, model.safetensors."""
+    half = lambda *shape: ("BF16", list(shape), b"\x80\x3f" * (shape[0] * (shape + (1,))[1]))
+    layer = "model.layers.0."
+    tensors = {"model.embed_tokens.weight": half(VOCAB, 8), "model.norm.weight": half(8), "lm_head.weight": half(VOCAB, 8),
+               layer + "input_layernorm.weight": half(8), layer + "post_attention_layernorm.weight": half(8),
+               layer + "self_attn.q_proj.weight": half(8, 8), layer + "self_attn.k_proj.weight": half(4, 8),
+               layer + "self_attn.v_proj.weight": half(4, 8), layer + "self_attn.o_proj.weight": half(8, 8),
+               layer + "mlp.gate_proj.weight": half(8, 8), layer + "mlp.up_proj.weight": half(8, 8),
+               layer + "mlp.down_proj.weight": half(8, 8)}
+    config = {"model_type": model_type, "vocab_size": VOCAB, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+              "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+              "hidden_act": "silu", "rope_theta": 1e4, "tie_word_embeddings": False, **more}
+    return json.dumps(config).encode() + b"\0" + safetensors([(k, *v) for k, v in tensors.items()])
+
+
+write("model", "llama3", folder_model("llama", rope_scaling={
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}))
+write("model", "yarn", folder_model("smollm3", no_rope_layers=[0], rope_scaling={
+    "rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0, "truncate": False}))
 
 # ---- JSON
 write("config", "llama.json", json.dumps(
@@ -155,3 +208,20 @@ write("openai_request", "score", b"\1" + json.dumps(
 write("openai_request", "tokenize", b"\2" + json.dumps({"prompt": "Hello", "with_pieces": True, "return_token_strs": True}).encode())
 write("openai_request", "detokenize", b"\3" + json.dumps({"tokens": [72, 200, 260]}).encode())
 write("openai_request", "apply_template", b"\4" + json.dumps({"messages": HISTORY, "tools": TOOLS}).encode())
+
+# ---- HTTP: the first byte says in which pieces the rest arrives
+write("http_request", "get", b"\0GET /v1/models?x=%20 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+write("http_request", "old", b"\5HEAD http://a/health HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET")
+write("http_request", "length", b"\6POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nabcdef")
+write("http_request", "chunked", b"\7POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: x\r\n\r\n"
+      b"3;a=\"b\"\r\nabc\r\nA\r\n0123456789\r\n0\r\nx: y\r\n\r\n")
+
+# ---- prompts: the number of a template, then lines of text
+for number, text in enumerate(["<|im_end|>", " <|im_ \n end|> ", "<|imx_end|>", "<xIM_STARTx>", "<|im_end|>\"\\", "|im_end|><",
+                               "<x|im_startx|>", "<\n|>", "a<|im_start|>b<|im_end", ">|dne_mi|<"]):
+    write("prompt", str(number), bytes([number]) + text.encode())
+
+# ---- streams: stop strings, an empty line, tokens
+write("text_stream", "plain", b"\nHe\xfe\2llo \xc3\xa9 \xf0\x9f\x98 \xfe\5x")
+write("text_stream", "stops", b"END\nEN\nDx\n\nabcE\xfe\4NDx")
+write("text_stream", "broken", "\ufffd!\n\u00e9\n\na".encode() + b"\xc3\xf0\x9f!\xc3\xa9")
