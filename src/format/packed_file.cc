@@ -150,7 +150,7 @@ Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, co
   std::unique_ptr<PackedFile> file(new PackedFile);
   file->path_ = path;
   file->prefix_ = header_prefix(key, sections, &file->offsets_);
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe there must not hang us
   if (fd < 0) {
     if (errno == ENOENT) return not_found(path + ": no such file");
     return file_error(path, "open it", errno);
