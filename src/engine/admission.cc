@@ -1,6 +1,8 @@
 #include "engine/admission.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -78,6 +80,14 @@ std::optional<uint64_t> room_in(const CgroupLevel& group) {
   return *limit - std::min(*limit, used - std::min(used, cache));
 }
 
+// What `ulimit -v` leaves.
+uint64_t free_address_space(const std::string& root) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  const uint64_t pages = number_in(root + "/proc/self/statm").value_or(0);
+  return limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, pages * uint64_t(::sysconf(_SC_PAGESIZE)));
+}
+
 }  // namespace
 
 Result<EngineOptions> resolve_options(const EngineOptions& options) {
@@ -88,6 +98,8 @@ Result<EngineOptions> resolve_options(const EngineOptions& options) {
   if (options.max_batch < 1 || options.max_batch > kMaxBatch)
     return invalid_argument(
         fmt::format("max_batch: {} is not between 1 and {}", options.max_batch, kMaxBatch));
+  if (options.max_queue < 0)
+    return invalid_argument(fmt::format("max_queue: {} is negative", options.max_queue));
   if (options.prefill_chunk < 0)
     return invalid_argument(fmt::format("prefill_chunk: {} is negative", options.prefill_chunk));
   EngineOptions resolved = options;
@@ -172,7 +184,7 @@ uint64_t free_memory_bytes(const std::string& root) {
     if (line.rfind("MemAvailable:", 0) == 0) available = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
   for (const CgroupLevel& group : cgroup_levels("memory", root))
     available = std::min(available, room_in(group).value_or(available));
-  return available;
+  return std::min(available, free_address_space(root));
 }
 
 }  // namespace invar

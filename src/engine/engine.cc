@@ -95,7 +95,7 @@ StepRecord describe(const Plan& plan) {
 
 struct Engine::Impl {
   Impl(EngineModel m, std::unique_ptr<Backend> b, std::unique_ptr<Executable> e, PoolPlan plan,
-       std::unique_ptr<PagePool> p, const SchedulerLimits& limits)
+       std::unique_ptr<PagePool> p, const SchedulerLimits& limits, int32_t max_queue)
       : model(std::move(m)),
         backend(std::move(b)),
         runner(std::move(e)),
@@ -105,10 +105,12 @@ struct Engine::Impl {
         scheduler(limits, pool.get(), placements),
         sampler(backend->row_kernels()),
         scorer(backend->row_kernels()),
+        max_live(int64_t{limits.max_running} + max_queue),
         mask_words((size_t(model.graph->vocab) + 31) / 32),
         metrics(context) {}
 
   bool step();
+  Status enter(int32_t choices);
   bool drain();
   std::unique_ptr<Sequence> sequence_of(Wanted& wanted, int64_t submitted_ns);
   void commit_row(size_t row, const StepOutputs& outputs);
@@ -128,6 +130,7 @@ struct Engine::Impl {
   Sampler sampler;
   PromptScorer scorer;
   Batch batch;
+  const int64_t max_live;  // answers, running and waiting
   std::vector<uint32_t> mask_words;
   Inbox<Arrival> inbox;
   RequestMetrics metrics;
@@ -136,6 +139,18 @@ struct Engine::Impl {
   std::atomic<bool> stopping{false};
   std::thread thread;
 };
+
+// Counts what is about to be submitted, unless there is too much already.
+Status Engine::Impl::enter(int32_t choices) {
+  const int64_t live = (counters.submitted += choices) - metrics.requests_ended();
+  if (live <= max_live) return {};
+  counters.submitted -= choices;
+  return resource_exhausted(
+      fmt::format("the queue is full: {} answers run or wait, {} more would be beyond --max-batch and "
+                  "--max-queue ({} together); "
+                  "try again later",
+                  live - choices, choices, max_live));
+}
 
 bool Engine::Impl::step() {
   const int64_t started = now_ns();
@@ -294,7 +309,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineModel model, std::unique_pt
                                options.max_logit_rows};
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(std::move(model), std::move(backend), std::move(executable),
-                                        std::move(plan), std::move(pool), limits)));
+                                        std::move(plan), std::move(pool), limits, options.max_queue)));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -316,6 +331,7 @@ Result<std::vector<std::shared_ptr<Stream>>> Engine::submit(GenerateRequest requ
     return invalid_argument(fmt::format("n: {} is not between 1 and {}", choices, kMaxChoices));
   RETURN_IF_ERROR(
       check_request(request, impl_->model.graph->vocab, impl_->context, impl_->model.context_length));
+  RETURN_IF_ERROR(impl_->enter(choices));
   std::vector<std::shared_ptr<Stream>> streams;
   Arrival arrival{.submitted_ns = now_ns()};
   for (int32_t i = 0; i < choices; ++i) {
@@ -323,7 +339,6 @@ Result<std::vector<std::shared_ptr<Stream>>> Engine::submit(GenerateRequest requ
     arrival.choices.push_back({i == 0 ? GenerateRequest() : further_choice(request, i), streams.back()});
   }
   arrival.choices[0].request = std::move(request);
-  impl_->counters.submitted += choices;
   impl_->inbox.push(std::move(arrival));
   return streams;
 }

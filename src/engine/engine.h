@@ -31,6 +31,7 @@ struct EngineOptions {
   int32_t prefill_chunk = 0;      // prompt tokens per sequence and step; 0 = up to the budget
   int32_t max_batch = 64;         // sequences per step, at most kMaxBatch
   int32_t max_logit_rows = 64;    // rows with logits per step, at least max_batch
+  int32_t max_queue = INT32_MAX;  // answers that may wait beside max_batch running ones
 };
 
 // What the engine needs of a model; `owner` keeps the rest alive.
@@ -54,6 +55,7 @@ class Engine {
 
   // Refuses what can never run (empty prompt, ids outside the vocabulary, longer than the context, bad
   // sampling fields) with a message that names field and numbers. What fits the context fits the pool.
+  // kResourceExhausted: the queue is full.
   Result<std::shared_ptr<Stream>> submit(GenerateRequest request);
   // The same for `choices` answers to one prompt, which is computed once: stream i chooses with sample_index
   // + i and a clone of the guard, and gets the tokens it would get alone; notify serves them all. Scores of

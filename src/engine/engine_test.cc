@@ -251,6 +251,20 @@ TEST(Engine, short_prompt_does_not_wait_behind_a_long_one) {
   t.drain();
 }
 
+TEST(Engine, full_queue_refuses_and_takes_again_once_there_is_room) {
+  TestEngine t({.max_batch = 1, .max_queue = 2});
+  auto running = t.submit(request(prompt_of(5), 3));
+  auto waiting = t.submit(request(prompt_of(5), 3), 2);
+  const auto refused = t.engine->submit(request(prompt_of(5), 3));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+  EXPECT_NE(refused.status().message().find("--max-queue"), std::string::npos);
+  EXPECT_EQ(t.engine->stats().live, 3);
+  t.drain();
+  EXPECT_TRUE(t.engine->submit(request(prompt_of(5), 3)).ok());
+  t.drain();
+}
+
 TEST(Engine, create_reports_what_does_not_fit) {
   const Graph graph = fake_graph();
   const WeightSet weights;
