@@ -21,6 +21,16 @@ int ApiKeys::find_key(std::string_view key) const {
   return found;
 }
 
+bool ApiKeys::mentioned_in(std::string_view text) const {
+  constexpr std::string_view kSeparators = " =&?,;\"";
+  for (size_t at = 0; at < text.size() && required();) {
+    const size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
+    if (end > at && find_key(text.substr(at, end - at)) >= 0) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
 int ApiKeys::find(const RequestHead& head) const {
   int found = -1;
   if (const std::string* field = head.find("authorization")) {

@@ -17,6 +17,8 @@ class ApiKeys {
   bool required() const { return !digests_.empty(); }
   // Index of the key in "Authorization: Bearer KEY" or "x-api-key: KEY"; -1 = none of ours.
   int find(const RequestHead& head) const;
+  // Whether a key stands somewhere in `text`, as a word of its own.
+  bool mentioned_in(std::string_view text) const;
 
  private:
   int find_key(std::string_view key) const;

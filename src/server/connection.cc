@@ -36,7 +36,9 @@ void Connection::start() {
 }
 
 void Connection::drain() {
-  if (phase_ == Phase::kHead && work_ == nullptr) close("stopped");
+  if (phase_ == Phase::kHead && work_ == nullptr) return close("stopped");
+  if (phase_ == Phase::kHead || phase_ == Phase::kBody)
+    refuse_request({503, "the server is shutting down", "", "shutting_down"}, {{"Retry-After", "5"}});
 }
 
 void Connection::set_phase(Phase phase, int64_t deadline_ms) {

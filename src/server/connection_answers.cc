@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 
 #include "base/clock.h"
@@ -109,6 +110,10 @@ void Connection::answer(api::Response response) {
   // Nothing more will come from a client that has ended its side, but what it sent before is still answered.
   work.close = work.close || context_.draining || (eof_ && input_.empty());
   work.fields.emplace_back("x-request-id", work.record.id);
+  const auto tells_when = [](const Fields& fields) {
+    return std::any_of(fields.begin(), fields.end(), [](const auto& f) { return f.first == "Retry-After"; });
+  };
+  if (response.status == 429 && !tells_when(response.headers)) work.fields.emplace_back("Retry-After", "1");
   ResponseHead head;
   head.status = response.status;
   head.content_type = response.content_type;
@@ -163,8 +168,10 @@ void Connection::send_frames(std::string_view frames, bool last) {
   const int64_t ping_ms = context_.options.deadlines.ping_ms;
   if (ping_ms > 0) work.ping_at = now_ns() + ping_ms * kMillisecond;
   if (last) phase_ = Phase::kWriting;
+  work.largest_frames = std::max(work.largest_frames, frames.size());
   flush();
-  if (unsent() > context_.options.limits.pending_stream_bytes) {
+  // What comes at once (the scores of a long prompt) says nothing about its reader.
+  if (unsent() > context_.options.limits.pending_stream_bytes + work.largest_frames) {
     context_.counters.slow_readers++;
     abort("slow reader");
   }

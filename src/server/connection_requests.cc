@@ -36,12 +36,16 @@ bool is_compressed(const RequestHead& head) {
   return coding != nullptr && !coding->empty() && !equal_ignoring_case(*coding, "identity");
 }
 
-// For the request log: without what lets somebody in.
-std::string public_head(const RequestHead& head) {
-  std::string out = fmt::format("{} {} HTTP/1.{}\r\n", head.method, head.target, head.minor_version);
+// For the request log: without what lets somebody in, wherever a client puts it.
+std::string public_head(const RequestHead& head, const ApiKeys& keys) {
+  const std::string_view target = keys.mentioned_in(head.target)
+                                      ? std::string_view(head.target).substr(0, head.target.find('?'))
+                                      : std::string_view(head.target);
+  std::string out = fmt::format("{} {} HTTP/1.{}\r\n", head.method, target, head.minor_version);
   for (const auto& [name, value] : head.fields) {
     if (name == "authorization" || name == "x-api-key" || name == "cookie" || name == "proxy-authorization")
       continue;
+    if (keys.mentioned_in(value)) continue;
     out.append(name).append(": ").append(value).append("\r\n");
   }
   return out;
@@ -233,7 +237,7 @@ void Connection::dispatch() {
   Work& work = *work_;
   const RequestHead& head = work.parser.head();
   if (context_.request_log != nullptr && work.built_in == BuiltIn::kNone) {
-    context_.request_log->request(work.record, public_head(head), work.parser.body());
+    context_.request_log->request(work.record, public_head(head, context_.keys), work.parser.body());
     work.logged = true;
   }
   if (work.rejection) return answer(std::move(*std::exchange(work.rejection, std::nullopt)));

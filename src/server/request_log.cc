@@ -1,6 +1,8 @@
 #include "server/request_log.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -105,7 +107,8 @@ class Files {
 
   Status open() {
     std::error_code ec;
-    fs::create_directories(dir_, ec);
+    const bool fresh = fs::create_directories(dir_, ec);
+    if (!ec && fresh) fs::permissions(dir_, fs::perms::owner_all, ec);  // there are prompts in it
     if (ec) return io_error(fmt::format("--request-log {}: {}", dir_, ec.message()));
     for (const fs::directory_entry& found : fs::directory_iterator(dir_, ec)) {
       const uint64_t number = number_of(found.path().filename().string());
@@ -155,7 +158,8 @@ class Files {
     }
     number_++;
     written_ = 0;
-    file_ = std::fopen(path_of(number_).c_str(), "wxe");
+    const int fd = ::open(path_of(number_).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    file_ = fd >= 0 ? ::fdopen(fd, "w") : nullptr;
     if (file_ == nullptr) {
       return io_error(
           fmt::format("--request-log: cannot make {}: {}", path_of(number_), std::strerror(errno)));

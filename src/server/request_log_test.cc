@@ -84,6 +84,25 @@ TEST_F(RequestLogTest, holds_what_was_sent_and_what_came_back_without_keys) {
   EXPECT_GT(stream.frames[0].ms, 0);
 }
 
+TEST_F(RequestLogTest, keys_are_removed_wherever_they_stand_and_files_are_for_the_owner) {
+  ServerOptions options;
+  options.request_log_dir = dir_;
+  options.api_keys = {"secret"};
+  TestServer server(options);
+  RawClient client(server.port());
+  client.ask(post(
+      "/echo?api_key=secret&q=1", "x",
+      "Authorization: Bearer secret\r\nApi-Key: secret\r\nX-Auth: Token secret\r\nX-Other: secrets\r\n"));
+  server.stop();
+  const LoggedRequests log = read();
+  ASSERT_EQ(log.requests.size(), 1u);
+  EXPECT_EQ(log.requests[0].target, "/echo");
+  EXPECT_EQ(log.requests[0].fields, (Fields{{"content-length", "1"}, {"x-other", "secrets"}}));
+  EXPECT_EQ(fs::status(dir_).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(dir_ + "/requests-000001.jsonl").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+}
+
 RequestRecord record(std::string id) {
   RequestRecord made;
   made.id = std::move(id);

@@ -32,6 +32,16 @@ const char* line_fault(std::string_view head) {
   return nullptr;
 }
 
+// Whether Beast waits in vain: for it a quoted value in a chunk's extensions may go on behind the line, which
+// it refuses only once it has seen the quote that ends it. `unread` begins with a chunk's head.
+bool chunk_line_broken(std::string_view unread) {
+  if (unread.starts_with("\r\n")) unread.remove_prefix(2);  // behind the chunk before
+  const size_t line = unread.find("\r\n");
+  if (line == std::string_view::npos) return false;
+  const bool last = unread[0] == '0' && unread.find_first_not_of('0') == unread.find_first_of("; \t\r");
+  return !last || unread.find("\r\n\r\n", line) != std::string_view::npos;
+}
+
 class Parser : public http::basic_parser<true> {
  public:
   explicit Parser(const Limits& limits) : limits_(limits) {
@@ -186,6 +196,7 @@ struct RequestParser::Impl {
     if (ec == http::error::need_more) {
       // What is left is part of a chunk's head or of the trailer.
       if (bytes.size() - used > limits.head_bytes) parser.fail(http::error::header_limit);
+      if (chunk_line_broken(bytes.substr(used))) parser.fail(http::error::bad_chunk_extension);
     } else if (ec) {
       parser.fail(ec);
     }

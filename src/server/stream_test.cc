@@ -215,6 +215,18 @@ TEST(Stream, a_slow_reader_is_bounded_and_then_cancelled) {
   EXPECT_FALSE(other.read_until("0\r\n\r\n").empty());
 }
 
+TEST(Stream, much_at_once_is_no_slow_reader) {
+  ServerOptions options;
+  options.limits.pending_stream_bytes = 100'000;
+  TestServer server(options);
+  RawClient client(server.port(), 4096);
+  client.send(post("/stream"));
+  const auto feed = Feeds::instance().take();
+  feed->push("data: " + std::string(20 << 20, 'x') + "\n\n");
+  feed->push("data: y\n\n", true);
+  EXPECT_EQ(client.read_answer().body.size(), (20u << 20) + 17);
+}
+
 TEST(Stream, a_reader_that_stopped_is_cancelled_even_below_the_bound) {
   ServerOptions options;
   options.limits.pending_stream_bytes = 100 << 20;

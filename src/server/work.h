@@ -49,8 +49,9 @@ struct Work {
   size_t body_bytes = 0;  // of Context::body_bytes
   std::shared_ptr<Waker> waker;
   std::unique_ptr<api::Exchange> exchange;
-  bool streaming = false;  // the head of a stream was sent
-  bool logged = false;     // is in the request log
+  bool streaming = false;     // the head of a stream was sent
+  size_t largest_frames = 0;  // of a stream: bytes that came at once
+  bool logged = false;        // is in the request log
 
   RequestRecord record;
 };
