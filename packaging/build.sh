@@ -1,4 +1,4 @@
-# Sourced by ./invar and .ci/run: configures and builds a preset with one progress line. Expects ROOT and deps.sh.
+# Sourced by ./invar and .ci/run: configures and builds a preset and shows its progress. Expects ROOT and deps.sh.
 
 # How many compilations run at once: one per core, but not more than memory carries (about 1 GiB each).
 job_count() {
@@ -9,17 +9,40 @@ job_count() {
   echo "${INVAR_JOBS:-$((cores < memory ? cores : memory))}"
 }
 
-# Shows the progress of ninja, read from stdin, and keeps everything in the log.
-show_progress() { # LOG LABEL
-  local line shown=0
-  while IFS= read -r line; do
-    printf '%s\n' "$line" >>"$1"
-    [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\ (.*)$ ]] || continue
+# What cargo has done so far, while it runs: ninja is silent about a command until its end (cmake/cargo_build).
+rust_progress() { # DIRECTORY SINCE: a file that is older than this build
+  local log=$1/cargo.log
+  [[ -e $log && $log -nt $2 ]] || return 0
+  printf '; compiling the Rust part (takes some minutes), %d crates' "$(grep -c -E '^ +Compiling ' "$log" || :)"
+}
+
+# Shows the progress of ninja, read from stdin, and keeps everything in the log: one line that changes each second on a
+# terminal, elsewhere a line every INTERVAL (15) seconds. ninja first looks for new files and may configure again, with totals of its own.
+show_progress() { # LOG LABEL START DIRECTORY SINCE [INTERVAL]
+  trap '' INT # ninja ends by it, and then this
+  local line part= code done= name= shown=$SECONDS every=${6:-15} text
+  [[ -t 2 ]] && every=1
+  while :; do
+    code=0
+    IFS= read -r -t 1 line || code=$?
+    part+=$line # of a line that is not there to its end yet
+    if ((code == 0)); then
+      line=$part part=
+      printf '%s\n' "$line" >>"$1"
+      if [[ $line != *"] Re-checking globbed"* && $line != *"] Re-running CMake"* && $line =~ ^\[([0-9]+)/([0-9]+)\]\ (.*)$ ]]; then
+        done="${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}" name=${BASH_REMATCH[3]##*/}
+      fi
+    elif ((code <= 128)); then
+      [[ -z $part ]] || printf '%s\n' "$part" >>"$1"
+      break
+    fi
+    ((SECONDS - shown >= every)) || continue
+    shown=$SECONDS
+    text="building $2: ${done:-beginning}, $((SECONDS - $3)) s$(rust_progress "$4" "$5")"
     if [[ -t 2 ]]; then
-      printf '\r\033[K%.*s' "$((${COLUMNS:-80} - 1))" "building $2 [${BASH_REMATCH[1]}/${BASH_REMATCH[2]}] ${BASH_REMATCH[3]##*/}" >&2
-    elif ((shown == 0 || SECONDS - shown >= 15)); then
-      say "building $2: ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
-      shown=$((SECONDS == 0 ? 1 : SECONDS))
+      printf '\r\033[K%.*s' "$((${COLUMNS:-80} - 1))" "$text${name:+; $name}" >&2
+    else
+      say "$text"
     fi
   done
   [[ -t 2 ]] && printf '\r\033[K' >&2
@@ -32,6 +55,9 @@ build_preset() {
   shift
   mkdir -p "$directory"
   : >"$log"
+  touch "$directory/.begun"
+  local rust=$ROOT/build/bridge
+  [[ $preset == fuzz ]] && rust=$directory/bridge
   [[ $preset == gcc ]] || compiler=("-DCMAKE_CXX_COMPILER=$CXX_COMPILER" "-DCMAKE_C_COMPILER=$C_COMPILER")
   # A cache of another compiler, or of a repository that has moved, would be refused.
   local cached
@@ -42,7 +68,8 @@ build_preset() {
     say "configuring failed; the whole log is in $log"
     return 1
   fi
-  if ! NINJA_STATUS='[%f/%t] ' ninja -C "$directory" -j "$(job_count)" "$@" 2>&1 </dev/null | show_progress "$log" "$preset"; then
+  if ! NINJA_STATUS='[%f/%t] ' ninja -C "$directory" -j "$(job_count)" "$@" 2>&1 </dev/null |
+    show_progress "$log" "$preset" "$start" "$rust" "$directory/.begun"; then
     { sed -n '/^FAILED: /,$p' "$log" | grep -v -E '^(\[|ninja: build stopped)' | cut -c 1-300 | head -n 40; } >&2
     say "building failed; the whole log is in $log"
     return 1

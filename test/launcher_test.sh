@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What the start scripts say where something is missing: packages, the network, the right file, a home directory.
+# What the start scripts say before there is a program, while it is built, and where something is missing: packages, the
+# network, the right file, a home directory.
 # Needs neither network nor root. usage: test/launcher_test.sh
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -24,6 +25,89 @@ fails() {
 mkdir -p "$work/tree" "$work/bin"
 ln -s "$root"/{packaging,src,bridge,cmake,test,bench,CMakeLists.txt,CMakePresets.json,layers.txt} "$work/tree"
 cp "$root/invar" "$work/tree"
+
+# ---- before there is a program: what needs none is answered at once. A build would stop at the first program it looks for.
+mkdir "$work/nothing"
+for name in bash dirname readlink cat awk sed find touch mkdir env; do ln -s "$(type -P $name)" "$work/nothing"; done
+unbuilt() { # NAME CODE TEXT ARGUMENT ...
+  local name=$1 want=$2 text=$3 code=0
+  shift 3
+  PATH="$work/nothing" "$work/tree/invar" "$@" >"$work/log" 2>&1 </dev/null || code=$?
+  check "$name: exit code $code instead of $want" [ $code = "$want" ]
+  has "$name" "$text"
+  check "$name: it wants to build" bash -c '! grep -qE "missing packages|no cargo|building|first build" "$1"' _ "$work/log"
+}
+for how in --help -h help; do
+  unbuilt "unbuilt $how" 0 "replay       send the requests" $how
+  check "unbuilt $how: not the overview" cmp -s "$work/log" "$root/packaging/overview.txt"
+done
+has "unbuilt help" "./invar test"
+unbuilt "unbuilt, no arguments" 2 "Usage: invar VERB"
+unbuilt "unbuilt --version" 0 ", numerics " --version
+check "unbuilt --version: $(cat "$work/log")" grep -qE '^invar [0-9]+\.[0-9]+\.[0-9]+, numerics [0-9]+$' "$work/log"
+unbuilt "unbuilt run --help" 0 "invar run: answer prompts in the terminal" run --help
+has "unbuilt run --help" "./invar run --help"
+unbuilt "unbuilt serve -h" 0 "invar serve: " serve --port 1 -h
+unbuilt "unbuilt, unknown verb" 2 "unknown verb 'rnu'" rnu hello
+unbuilt "unbuilt, in is no verb" 2 "unknown verb 'In'" In
+for flags in "--model $work/none.gguf" "--model=$work/none.gguf" "-m $work/none.gguf" "-m$work/none.gguf"; do
+  # shellcheck disable=SC2086
+  unbuilt "unbuilt, $flags" 1 "--model $work/none.gguf: there is no such file or folder" run $flags hello
+done
+fails "unbuilt, a model that is there" env PATH="$work/nothing" "$work/tree/invar" run --model "$root/README.md" hello
+check "unbuilt, a model that is there: refused" bash -c '! grep -q "no such file or folder" "$1"' _ "$work/log"
+check "unbuilt: something was written" [ ! -e "$work/tree/build/release" ]
+rm -rf "$work/tree/build"
+
+# ---- the progress of a build: ninja's lines come slowly, cargo says nothing until its end
+progress() ( # SCRIPT: what stands for ninja
+  source "$root/packaging/deps.sh"
+  source "$root/packaging/build.sh"
+  mkdir -p "$work/progress"
+  : >"$work/progress/log"
+  : >"$work/progress/begun"
+  bash -c "$1" _ "$work/progress" | show_progress "$work/progress/log" release "$SECONDS" "$work/progress" "$work/progress/begun" 2 \
+    >"$work/log" 2>&1
+)
+progress 'sleep 0.1; printf "[0/2] Re-checking globbed directories...\n[1/2] Re-running CMake...\n"
+  printf "   Compiling serde v1\n   Compiling bridge v0\n" >"$1/cargo.log"; sleep 3
+  printf "[1/180] Building a.o\n[2/180] Buil"; sleep 3; printf "ding b.o\n"; rm "$1/cargo.log"; sleep 3; printf "[3/180] last"'
+has "progress" "building release: beginning, "
+has "progress" "compiling the Rust part (takes some minutes), 2 crates"
+has "progress" "building release: 1 of 180, "
+has "progress" "building release: 2 of 180, "
+check "progress: a total of the look for new files" bash -c '! grep -q "of 2[,;]" "$1"' _ "$work/log"
+check "progress: $(wc -l <"$work/log") lines" [ "$(wc -l <"$work/log")" -le 5 ]
+check "progress: cargo is shown after its end" bash -c '! tail -n 1 "$1" | grep -q Rust' _ "$work/log"
+check "progress: the log lacks lines" cmp -s "$work/progress/log" - <<'L'
+[0/2] Re-checking globbed directories...
+[1/2] Re-running CMake...
+[1/180] Building a.o
+[2/180] Building b.o
+[3/180] last
+L
+
+# ---- Ctrl-C while it builds: a fake cmake and ninja, in a group of their own
+mkdir "$work/slow"
+printf '#!/bin/sh\nexit 0\n' >"$work/slow/cmake"
+printf '#!/bin/bash\ntrap "echo ninja: build stopped: interrupted by user.; exit 2" INT\n: >%q\necho "[1/9] x"\nsleep 60 & wait\nkill $!\n' "$work/slow/started" >"$work/slow/ninja"
+printf '#!/bin/sh\nfor name; do case $name in -*) ;; *) echo "$name installed" ;; esac; done\n' >"$work/slow/dpkg-query"
+printf '#!/bin/sh\necho cargo 1.99.0\n' >"$work/slow/cargo"
+cp "$work/slow/cargo" "$work/slow/apt-get"
+printf '#!/bin/sh\nexit 0\n' | tee "$work/slow/clang++-19" >"$work/slow/ld.lld-19"
+chmod +x "$work"/slow/*
+PATH="$work/slow:$PATH" setsid env --default-signal=INT "$work/tree/invar" run hello >"$work/log" 2>&1 </dev/null &
+pid=$!
+for _ in $(seq 300); do [ -e "$work/slow/started" ] && break; sleep 0.1; done
+kill -INT -- -$pid
+code=0
+wait $pid || code=$?
+check "Ctrl-C: exit code $code" [ $code = 130 ]
+has "Ctrl-C" "interrupted; run again to go on"
+check "Ctrl-C: called a failure" bash -c '! grep -q failed "$1"' _ "$work/log"
+check "Ctrl-C: counts as built" [ ! -e "$work/tree/build/release/.built" ]
+rm -rf "$work/tree/build"
+
 # Everything is installed, except libfmt-dev.
 cat >"$work/bin/dpkg-query" <<'S'
 #!/bin/sh
