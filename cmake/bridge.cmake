@@ -46,7 +46,8 @@ string(REGEX REPLACE "\\.a$" ".d" bridge_dep ${bridge_lib})
 add_custom_command(
   OUTPUT ${bridge_lib}
   COMMAND ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${bridge_target_dir} ${bridge_flags}
-          ${INVAR_CARGO} build --quiet --locked --profile ${INVAR_BRIDGE_PROFILE} ${bridge_options}
+          ${CMAKE_SOURCE_DIR}/cmake/cargo_build ${bridge_target_dir}/cargo.log
+          ${INVAR_CARGO} build --locked --profile ${INVAR_BRIDGE_PROFILE} ${bridge_options}
           --manifest-path ${CMAKE_SOURCE_DIR}/bridge/Cargo.toml
   # Cargo leaves a library that is up to date alone; ninja then wants to see a new time.
   COMMAND ${CMAKE_COMMAND} -E touch ${bridge_lib}
@@ -54,7 +55,8 @@ add_custom_command(
   DEPFILE ${bridge_dep}
   COMMENT "cargo build bridge (${INVAR_BRIDGE_PROFILE}): minutes the first time")
 add_custom_target(bridge_build DEPENDS ${bridge_lib})
+# No add_dependencies: the sources of every folder above would wait for the crates. The file itself is an input of each
+# link, and ninja knows how it is made.
 add_library(bridge INTERFACE)
-add_dependencies(bridge bridge_build)
 target_link_libraries(bridge INTERFACE ${bridge_lib} dl m gcc_s)
 target_include_directories(bridge INTERFACE ${CMAKE_SOURCE_DIR})
