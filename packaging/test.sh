@@ -2,7 +2,6 @@
 
 test_usage() {
   cat <<'T'
-usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--tidy] [--clients] [--soak HOURS]
 
   (no option)        builds everything and runs the core tests: unit tests, oracles, exactness, command line
   --filter REGEX     only the test programs whose name matches
@@ -10,7 +9,6 @@ usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--tidy] [--c
   --fuzz SECONDS     every fuzz target for SECONDS
   --tidy             clang-tidy over every source file, as .clang-tidy wants it
   --clients          the official OpenAI clients, Python and Node, against the server
-  --soak HOURS       long load on the server (not there yet)
 
 Exit code 0 only if everything that was asked for ran and passed.
 T
@@ -192,10 +190,6 @@ run_tests() {
         is_count "${2:-}" || { echo "invar: --fuzz needs a number of seconds, for example --fuzz 60" >&2 && return 2; }
         fuzz_seconds=$2 steps+=(fuzz)
         shift
-        ;;
-      --soak)
-        echo "invar: --soak is not there yet: it arrives with the server" >&2
-        return 2
         ;;
       --filter)
         [[ -n ${2:-} ]] || { echo "invar: --filter needs a regular expression, for example --filter kernels" >&2 && return 2; }
