@@ -2,6 +2,7 @@
 
 test_usage() {
   cat <<'T'
+usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--tidy] [--clients]
 
   (no option)        builds everything and runs the core tests: unit tests, oracles, exactness, command line
   --filter REGEX     only the test programs whose name matches
