@@ -29,6 +29,21 @@ std::string with_piece_blanks(std::string_view spelling) {
   return out;
 }
 
+// The characters of a text as a set: letters without case, digits, and what else tags are made of.
+uint64_t tag_characters(std::string_view text) {
+  constexpr std::string_view kOthers = "_/<>";
+  uint64_t set = 0;
+  for (const char c : text) {
+    const size_t other = std::min(kOthers.find(c), kOthers.size());
+    const bool lower = c >= 'a' && c <= 'z', upper = c >= 'A' && c <= 'Z', digit = c >= '0' && c <= '9';
+    set |= uint64_t{1} << (lower   ? size_t(c - 'a')
+                           : upper ? size_t(c - 'A')
+                           : digit ? 26 + size_t(c - '0')
+                                   : 36 + other);
+  }
+  return set;
+}
+
 bool is_blank(char c) {
   return std::string_view(" \t\n\r\v\f").find(c) != std::string_view::npos;
 }
@@ -97,6 +112,16 @@ ControlSpellings::ControlSpellings(const Tokenizer& tokenizer) : matcher_({}) {
     if (core.size() > 1 && core[0] == '/') cores_.insert(core.substr(1));
     cores_.insert(std::move(core));
   }
+
+  for (const std::string_view spelling : views)
+    if (spelling.front() == '<' && spelling.back() == '>') tags_.push_back(tag_characters(spelling));
+  std::sort(tags_.begin(), tags_.end());
+  tags_.erase(std::unique(tags_.begin(), tags_.end()), tags_.end());
+}
+
+bool ControlSpellings::hides_in(std::string_view tag) const {
+  const uint64_t there = tag_characters(tag);
+  return std::any_of(tags_.begin(), tags_.end(), [&](uint64_t needed) { return (needed & ~there) == 0; });
 }
 
 size_t ControlSpellings::length_at(std::string_view text) const {

@@ -34,6 +34,9 @@ class ControlSpellings {
   bool is_pivot(int32_t number) const { return pivots_[static_cast<size_t>(number)]; }
   // Whether the text is what stands between the punctuation of a spelling: "im_end".
   bool is_core(std::string_view text) const { return cores_.contains(std::string(text)); }
+  // Whether a spelling can be left of the tag, <name> or </name>, when a template takes characters out of it
+  // and changes their case. True for some from which none can.
+  bool hides_in(std::string_view tag) const;
 
   // foreign [text.size()]: true for bytes that may be no part of a control token. A text that spells none
   // with such bytes gives what Tokenizer::encode with kParse gives.
@@ -59,6 +62,7 @@ class ControlSpellings {
   std::vector<bool> pivots_;
   std::unordered_map<char32_t, int32_t> numbers_;
   std::unordered_set<std::string> cores_;
+  std::vector<uint64_t> tags_;  // characters of spellings like <s>, as sets
 };
 
 }  // namespace invar::text

@@ -155,7 +155,10 @@ std::string PromptMarks::marked_string(const std::string& text, bool is_name, Re
   size_t in_tag = 0;  // bytes left of a tag
   for (std::string_view rest = text; !rest.empty();) {
     const size_t at = text.size() - rest.size();
-    if (rest[0] == '<' && in_tag == 0 && !marked[at]) in_tag = tag_length(rest);
+    if (rest[0] == '<' && in_tag == 0 && !marked[at]) {
+      const size_t tag = tag_length(rest);
+      if (!control_->hides_in(rest.substr(0, tag))) in_tag = tag;
+    }
     const char32_t c = take_code_point(rest);
     const size_t length = text.size() - rest.size() - at;
     const int32_t number = control_->number_of(c);

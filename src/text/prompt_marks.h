@@ -17,7 +17,9 @@ namespace invar::text {
 class PromptMarks {
  public:
   enum class Reach {
-    kAll,     // every telling character (ControlSpellings::is_pivot), except in plain tags such as <think>
+    // Every telling character (ControlSpellings::is_pivot), except in tags such as <think> from which no
+    // template can make a spelling.
+    kAll,
     kFirsts,  // the first character of each spelling that stands in a string
     kLasts,   // the last one of each
   };

@@ -108,6 +108,17 @@ TEST(Prompt, names_in_tags_of_the_template_make_no_token) {
   EXPECT_EQ(control_of(model, p.ids), (std::vector<int32_t>{1}));  // the BOS in front
 }
 
+TEST(Prompt, tags_that_a_template_shortens_or_lowers_make_no_token) {
+  for (const auto& [source, content] :
+       {std::pair("{{ messages[0].content | lower }}", "<S></S><Unk>"),
+        {"{{ messages[0].content | replace('x', '') }}", "<xs></xsx><unxk>"}}) {
+    const TextModel model = chat_model("llama2-spm", source);
+    const Prompt p = prompted(model, user_says(content));
+    EXPECT_EQ(p.text, "<s></s><unk>");
+    EXPECT_EQ(control_of(model, p.ids), (std::vector<int32_t>{1}));  // the BOS in front
+  }
+}
+
 TEST(Prompt, a_template_that_reads_the_characters_itself_is_not_trusted_with_them) {
   const char* const source =
       "{% if '<|' in messages[0].content %}<|im_start|>{% endif %}{{ messages[0].content }}";
