@@ -13,7 +13,7 @@ job_count() {
 rust_progress() { # DIRECTORY SINCE: a file that is older than this build
   local log=$1/cargo.log
   [[ -e $log && $log -nt $2 ]] || return 0
-  printf '; compiling the Rust part (takes some minutes), %d crates' "$(grep -c -E '^ +Compiling ' "$log" || :)"
+  printf '; Rust part (takes some minutes): %d crates' "$(grep -c -E '^ +Compiling ' "$log" || :)"
 }
 
 # Shows the progress of ninja, read from stdin, and keeps everything in the log: one line that changes each second on a

@@ -73,7 +73,7 @@ progress 'sleep 0.1; printf "[0/2] Re-checking globbed directories...\n[1/2] Re-
   printf "   Compiling serde v1\n   Compiling bridge v0\n" >"$1/cargo.log"; sleep 3
   printf "[1/180] Building a.o\n[2/180] Buil"; sleep 3; printf "ding b.o\n"; rm "$1/cargo.log"; sleep 3; printf "[3/180] last"'
 has "progress" "building release: beginning, "
-has "progress" "compiling the Rust part (takes some minutes), 2 crates"
+has "progress" "Rust part (takes some minutes): 2 crates"
 has "progress" "building release: 1 of 180, "
 has "progress" "building release: 2 of 180, "
 check "progress: a total of the look for new files" bash -c '! grep -q "of 2[,;]" "$1"' _ "$work/log"
