@@ -5,8 +5,10 @@
 
 mod abi;
 mod bounded_normalizer;
+mod builtins;
 mod decoder_table;
 mod gguf_vocab;
+mod guards;
 mod json;
 mod limits;
 mod pre_tokenizers;

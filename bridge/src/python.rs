@@ -91,7 +91,7 @@ impl JsonWriter<'_, '_, '_> {
             ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => self.out.push_str(&number(value)?),
-            ValueKind::String => write_string(value.as_str().unwrap_or_default(), self.ascii, &mut self.out),
+            ValueKind::String => self.write_string(value.as_str().unwrap_or_default())?,
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();
                 self.group('[', ']', items.len(), depth, |writer, i| writer.write(&items[i], depth + 1))?;
@@ -106,7 +106,8 @@ impl JsonWriter<'_, '_, '_> {
                     entries.sort_by(|a, b| a.0.cmp(&b.0));
                 }
                 self.group('{', '}', entries.len(), depth, |writer, i| {
-                    write_string(&entries[i].0, writer.ascii, &mut writer.out);
+                    writer.write_string(&entries[i].0)?;
+                    writer.make_room(writer.key.len())?;
                     writer.out.push_str(&writer.key);
                     writer.write(&entries[i].1, depth + 1)
                 })?;
@@ -127,25 +128,41 @@ impl JsonWriter<'_, '_, '_> {
         self.out.push(open);
         for i in 0..count {
             if i > 0 {
+                self.make_room(self.item.len())?;
                 self.out.push_str(&self.item);
             }
-            self.new_line(depth + 1);
+            self.new_line(depth + 1)?;
             write_item(self, i)?;
         }
         if count > 0 {
-            self.new_line(depth);
+            self.new_line(depth)?;
         }
         self.out.push(close);
         Ok(())
     }
 
-    fn new_line(&mut self, depth: usize) {
+    fn new_line(&mut self, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
+            self.make_room(1 + depth.saturating_mul(indent.len()))?;
             self.out.push('\n');
             for _ in 0..depth {
                 self.out.push_str(indent);
             }
         }
+        Ok(())
+    }
+
+    fn write_string(&mut self, text: &str) -> Result<(), Error> {
+        self.make_room(text.chars().map(|c| json_bytes(c, self.ascii)).sum())?;
+        write_string(text, self.ascii, &mut self.out);
+        Ok(())
+    }
+
+    fn make_room(&self, bytes: usize) -> Result<(), Error> {
+        if self.out.len().saturating_add(bytes) > limits::MAX_TEXT_BYTES {
+            return Err(limits::too_much(format!("tojson: more than {} bytes", limits::MAX_TEXT_BYTES)));
+        }
+        Ok(())
     }
 }
 
@@ -208,14 +225,15 @@ pub(crate) fn string(state: &State, value: &Value) -> Result<Value, Error> {
     if value.kind() == ValueKind::String {
         return Ok(value.clone());
     }
-    limits::charge(state, value)?;
+    limits::allow(state, "string", limits::text_bytes(state, value)?)?;
     Ok(Value::from(text(value).unwrap_or_else(|| value.to_string())))
 }
 
 /// The filters `e` and `escape`, with the entities that Jinja writes.
 pub(crate) fn escape(state: &State, value: &Value) -> Result<String, Error> {
     let text = string(state, value)?.to_string();
-    state.consume_fuel(text.len() as u64 / BYTES_PER_FUEL)?;
+    const MOST: usize = "&quot;".len();
+    limits::allow(state, "escape", (MOST * text.len()) as u64)?;
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -228,6 +246,15 @@ pub(crate) fn escape(state: &State, value: &Value) -> Result<String, Error> {
         }
     }
     Ok(out)
+}
+
+/// At most, what write_string makes of a character.
+fn json_bytes(c: char, ascii: bool) -> usize {
+    match c {
+        c if c < ' ' || (ascii && c > '~') => 6 * c.len_utf16(),
+        '"' | '\\' => 2,
+        c => c.len_utf8(),
+    }
 }
 
 fn write_string(text: &str, ascii: bool, out: &mut String) {

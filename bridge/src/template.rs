@@ -3,17 +3,18 @@
 use crate::json::Json;
 use crate::python;
 use crate::strftime;
+use crate::{builtins, guards, limits, rewrite, tags};
 use crate::{input, shown, Failure, Kind, Outcome};
-use crate::{limits, rewrite, tags};
 use minijinja::value::{Kwargs, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 use std::cell::{Cell, RefCell};
 
 /// Templates live in model files, so all of this is bounded.
 const MAX_SOURCE_BYTES: usize = 256 << 10; // of all templates of a model together
-const MAX_OUTPUT_BYTES: usize = 64 << 20;
-/// One unit per instruction or 64 bytes handled: a long chat costs some thousands, four million are about 0.2 s.
-const FUEL: u64 = 4_000_000;
+const MAX_OUTPUT_BYTES: usize = limits::MAX_TEXT_BYTES;
+/// One unit per instruction or 64 bytes handled: a long chat costs some thousands, two million are about 0.1 s
+/// and pay for 128 MB of texts and lists.
+const FUEL: u64 = 2_000_000;
 /// A source of that size could nest values two hundred thousand deep; this much stack still prints and frees them.
 const STACK_BYTES: usize = 256 << 20;
 const COMPILE_STACK_BYTES: usize = 1 << 30; // address space; only what recursion touches becomes memory
@@ -50,13 +51,15 @@ impl std::fmt::Display for Raised {
 }
 impl std::error::Error for Raised {}
 
-fn raise_exception(message: Value) -> Result<Value, Error> {
-    let text = shown(&message.to_string());
+fn raise_exception(state: &State, message: Value) -> Result<Value, Error> {
+    let text = shown(&limits::with_text(state, &message)?.to_string());
     Err(Error::new(ErrorKind::InvalidOperation, text.clone()).with_source(Raised(text)))
 }
 
-fn strftime_now(format: String) -> String {
-    strftime::strftime(PROGRESS.with_borrow(|progress| progress.now), &format)
+/// The longest directive, two characters, makes 24.
+fn strftime_now(state: &State, format: &str) -> Result<String, Error> {
+    limits::allow(state, "strftime_now", 12 * format.len() as u64)?;
+    Ok(strftime::strftime(PROGRESS.with_borrow(|progress| progress.now), format))
 }
 
 /// Methods of Python's strings, lists and dicts. They read their arguments whole, which the engine does not count.
@@ -66,12 +69,14 @@ fn python_method(state: &mut State, value: &Value, method: &str, arguments: &[Va
             state.consume_fuel(text.len() as u64 / 16)?;
         }
     }
+    builtins::check_method(state, value, method, arguments)?;
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }
 
 fn generation_block(state: &mut State, arguments: Kwargs) -> Result<String, Error> {
     let caller: Value = arguments.get("caller")?;
     let body = caller.call(state, &[])?.to_string();
+    limits::allow(state, "a generation block", body.len() as u64)?;
     PROGRESS.with_borrow_mut(|progress| {
         progress.blocks += 1;
         Ok(match progress.marks {
@@ -118,14 +123,12 @@ impl Template {
         });
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(RECURSION);
-        environment.add_filter(limits::KEEP_FILTER, limits::keep);
+        builtins::add_to(&mut environment);
         environment.add_filter("tojson", python::tojson);
         environment.add_filter("string", python::string);
         environment.add_filter("e", python::escape);
         environment.add_filter("escape", python::escape);
         environment.add_filter("wordcount", minijinja_contrib::filters::wordcount);
-        environment.add_filter("truncate", minijinja_contrib::filters::truncate);
-        environment.add_filter("striptags", minijinja_contrib::filters::striptags);
         environment.add_filter("filesizeformat", minijinja_contrib::filters::filesizeformat);
         environment.add_function("joiner", minijinja_contrib::globals::joiner);
         environment.add_function("raise_exception", raise_exception);
@@ -143,7 +146,8 @@ impl Template {
             }
             let rewritten = rewrite::rewrite(&source);
             tags::check(&rewritten, &syntax)?;
-            let compiled = environment.add_template_owned(name.clone(), rewritten);
+            let guarded = guards::guard(&rewritten, &syntax);
+            let compiled = environment.add_template_owned(name.clone(), guarded);
             compiled.map_err(|e| Failure::new(Kind::Input, format!("chat template: {}", describe(&e))))?;
             names.push(name);
             sources.push(source);
@@ -233,25 +237,20 @@ impl std::io::Write for Bounded<'_> {
 }
 
 fn failure(error: &Error) -> Failure {
+    let mut limited = false;
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(current) = cause {
         if let Some(raised) = current.downcast_ref::<Raised>() {
             return Failure::new(Kind::Refused, raised.0.clone());
         }
+        limited |= current.downcast_ref::<limits::TooMuch>().is_some();
         if current.downcast_ref::<Error>().is_some_and(|e| e.kind() == ErrorKind::OutOfFuel) {
             return Failure::new(Kind::Limit, "chat template: too much work, the render was stopped");
         }
         cause = current.source();
     }
     let text = describe(error);
-    let kind = if text.contains("recursion limit exceeded")
-        || text.contains("nested too deeply")
-        || text.contains("value too large")
-    {
-        Kind::Limit
-    } else {
-        Kind::Input
-    };
+    let kind = if limited || text.contains("recursion limit exceeded") { Kind::Limit } else { Kind::Input };
     Failure::new(kind, format!("chat template: {text}"))
 }
 

@@ -2,15 +2,31 @@
 
 #include <gtest/gtest.h>
 
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
 #include <boost/json.hpp>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 
 #include <fmt/format.h>
+#include "base/testing/sanitized.h"
 #include "text/test_files.h"
 
 namespace invar::text {
 namespace {
+
+using testing::HasSubstr;
+
+// For the rest of the process: what it has and so many bytes.
+void limit_address_space(size_t more) {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit limit{pages * 4096 + more, pages * 4096 + more};
+  if (pages == 0 || ::setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(2);
+}
 
 std::shared_ptr<const ChatTemplate> compiled(std::string_view source,
                                              const ChatTemplateOptions& options = {}) {
@@ -212,7 +228,7 @@ TEST(ChatTemplate, hostile_templates_stop_with_an_error) {
   for (int i = 0; i < 15000; ++i)
     nested += "{% set a=[a] %}";
   EXPECT_FALSE(render(nested + "{{ a }}").ok());
-  EXPECT_TRUE(render(nested + "{{ (a ~ '') | length }}").ok());
+  EXPECT_THAT(render(nested + "{{ (a ~ '') | length }}").status().message(), HasSubstr("nested too deeply"));
   EXPECT_TRUE(render(nested + "{{ a == a[0] }}").ok());
   // A namespace that holds itself would print for ever.
   for (const char* source : {"{% set n = namespace() %}{% set n.n = n %}{{ n }}",
@@ -224,6 +240,141 @@ TEST(ChatTemplate, hostile_templates_stop_with_an_error) {
     EXPECT_FALSE(render(source).ok()) << source;
   }
   EXPECT_FALSE(render("{{ " + std::string(100000, '(') + " }}").ok());
+}
+
+// Whatever a short template asks for, and however little of it the engine has counted by then.
+constexpr const char* kHungryTemplates[] = {
+    "{{ '{:>99999999999999}'.format(1) }}",
+    "{{ '{:>999999999}'.format(1) }}",
+    "{{ '{:.99999999999f}'.format(1.5) }}",
+    "{{ '{:099999999999d}'.format(1) }}",
+    "{{ '{0:\u20ac^99999999}'.format(1) }}",
+    "{{ ('{0}' * 9999).format('x' * 999999) }}",
+    "{{ '{0}{0}{0}{0}{0}'.format(([0] * 9999999)) }}",
+    "{{ '%0999999999d' | format(1) }}",
+    "{{ '%*d' | format(999999999, 1) }}",
+    "{{ '%.999999999f' | format(1.5) }}",
+    "{{ '%s%s' | format([[0] * 999999] * 999, [[0] * 999999] * 999) }}",
+    "{{ 'a'.join(['b' * 100000] * 100000) | length }}",
+    "{{ ('a' * 999999).join([1] * 999999) }}",
+    "{{ ['b' * 1000000] * 1000 | join('x') }}",
+    "{{ (['b' * 1000000] * 1000) | join('x') | length }}",
+    "{{ (['b' * 1000000] * 1000) | sum(start='') | length }}",
+    "{{ ('a' * 9000000) | split('a') | length }}",
+    "{{ ('a' * 9000000).split('a') | length }}",
+    "{{ ('\n' * 9000000) | lines | length }}",
+    "{{ ('\n' * 9000000).splitlines() | length }}",
+    "{{ ('a ' * 9000000).split() | length }}",
+    "{{ ('a' * 9000000).replace('', 'b' * 9000) | length }}",
+    "{{ ('a' * 9000000) | replace('', 'b' * 9000) | length }}",
+    "{{ 'a' | indent(9999999999) }}",
+    "{{ ('a\n' * 99999) | indent(99999) | length }}",
+    "{{ ([0] * 3000000) | batch(1) | list | length }}",
+    "{{ [0] | batch(99999999, 0) | list }}",
+    "{{ [0] | slice(99999999) | list }}",
+    "{{ [0] | slice(9999999, 0) | list }}",
+    "{% set a = [0] * 3000000 %}{{ a | zip(a) | list | length }}",
+    "{% set a = [0] * 90000 %}{{ (a | zip(a, a, a) | list) ~ (a | zip(a) | list) }}",
+    "{{ (([[[[0] * 999] * 999] * 999] * 999) ~ '') | length }}",
+    "{{ ('' ~ [[[[0] * 999] * 999] * 999] * 999) | length }}",
+    "{{ (1 ~ 'x' * 2 ~ [[[[0] * 999] * 999] * 999]) | length }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) | upper | length }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) | string | length }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) | pprint | length }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) | striptags | length }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) | replace('x', 'y') }}",
+    "{{ 'x' | replace([[[[0] * 999] * 999] * 999] * 999, 'y') }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) | tojson | length }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) in 'x' }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) not in 'x' }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) is in 'x' }}",
+    "{{ ([[[[0] * 999] * 999] * 999] * 999) is startingwith('x') }}",
+    "{{ 'x' is endingwith([[[[0] * 999] * 999] * 999] * 999) }}",
+    "{{ raise_exception([[[[0] * 999] * 999] * 999] * 999) }}",
+    "{{ strftime_now([[[[0] * 999] * 999] * 999] * 999) }}",
+    "{{ strftime_now('%c' * 4000000) | length }}",
+    "{{ debug([[[[0] * 999] * 999] * 999] * 999) }}",
+    "{{ [1] | tojson(indent='x' * 9000000) | length }}",
+    "{{ ([1] * 99999) | tojson(separators=('x' * 900000, '')) | length }}",
+    "{{ ('\x01' * 9000000) | tojson | length }}",
+    "{{ (\"'\" * 9000000) | e | length }}",
+    "{{ ('\u0390' * 9000000) | upper | length }}",
+    "{{ ('\u0390' * 9000000).upper() | length }}",
+    "{{ ('a' * 9999999 ~ 'a' * 9999999 ~ 'a' * 9999999) | truncate(length=29999998) | length }}",
+    "{{ 'a' * 9999999999 }}",
+    "{{ ('a' * 9999999) * 99 }}",
+    "{{ (1, 2) * 99999999 }}",
+    "{{ range(999999999) | list | length }}",
+    "{% set x %}{{ ['a' * 9000000] * 99999 }}{% endset %}{{ x | length }}",
+    "{% for i in range(99) %}{{ 'a' * 9000000 }}{% endfor %}",
+    "{% set n = namespace(s='a' * 9000000) %}{% for i in range(9) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+};
+
+// A child process with little room above what it has renders each one: an allocation that fails ends it.
+TEST(ChatTemplate, a_short_template_cannot_ask_for_much_memory) {
+  constexpr size_t kAllowed = 256 << 20;
+  constexpr size_t kThreadStack = 256 << 20;  // address space of a render
+  constexpr size_t kArena = 128 << 20;        // malloc reserves it for a new thread
+  for (const char* source : kHungryTemplates) {
+    ASSERT_LT(std::string_view(source).size(), 200u);
+    const auto result = ChatTemplate::compile(source, {});
+    ASSERT_TRUE(result.ok()) << source << result.status().message();
+    const auto& chat = *result;
+    EXPECT_EXIT(
+        {
+          if (!INVAR_SANITIZED) limit_address_space(kAllowed + kThreadStack + kArena);
+          const auto rendered = chat->render("{}", 0);
+          std::_Exit(rendered.ok() && rendered->text.size() > kAllowed ? 1 : 0);
+        },
+        testing::ExitedWithCode(0), "")
+        << source;
+  }
+}
+
+TEST(ChatTemplate, what_is_too_large_is_said_with_the_limit) {
+  const auto error_of = [](const char* source) {
+    const auto result = render(source);
+    EXPECT_EQ(result.status().code(), Code::kResourceExhausted) << source;
+    return result.status().message();
+  };
+  EXPECT_THAT(error_of("{{ '{:>999999999}'.format(1) }}"),
+              HasSubstr("format: up to 4000000049 bytes, the limit is 33554432 (line 1)"));
+  EXPECT_THAT(error_of("{{ '{:.99999999999f}'.format(1.5) }}"), HasSubstr("the limit is 33554432"));
+  EXPECT_THAT(error_of("{{ 'a'.join(['b' * 100000] * 100000) }}"), HasSubstr("join: up to "));
+  EXPECT_THAT(error_of("{{ ('a' * 9000000).split('a') }}"), HasSubstr("split: more than 1000000 values"));
+  EXPECT_THAT(error_of("{{ [0] | slice(99999999) }}"), HasSubstr("slice: more than 1000000 values"));
+  EXPECT_THAT(error_of("{{ 'a' | indent(9999999999) }}"), HasSubstr("indent: up to 10000000000 bytes"));
+  EXPECT_THAT(error_of("{{ [1] | tojson(indent='x' * 9000000, separators=('x' * 9000000, 'y' * 9000000)) ~ "
+                       "[1, 2, 3, 4] | tojson(indent='x' * 9000000) }}"),
+              HasSubstr("tojson: more than 33554432 bytes"));
+}
+
+TEST(ChatTemplate, operands_of_any_form_may_stand_beside_a_tilde_or_in) {
+  const char* const context = R"({"a":[1,2],"d":{"in":"I","if":"F","k":["x"]},"s":"text","n":3})";
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ a ~ s ~ n }}", "[1, 2]text3"},
+      {"{{ 2 * n ~ -n ~ n ** 2 ~ n // 2 ~ n % 2 }}", "6-3911"},
+      {"{{ d.in ~ d.if ~ d['in'] ~ d.k[0] ~ d.k[-1:] }}", "IFIx['x']"},
+      {"{{ s | upper ~ s | length ~ (s ~ a[0]) | upper }}", "TEXT4TEXT1"},
+      {"{{ s ~ (n if n in a else 'no') ~ ('yes' if 2 in a else 'no') }}", "textnoyes"},
+      {"{{ s if s ~ n == 'text3' and n not in a else 0 }}", "text"},
+      {"{{ not n ~ s in 'a' }}", "True"},
+      {"{{ n is defined ~ s }}", "Truetext"},
+      {"{{ s ~ n is divisibleby 3 }}", "textTrue"},
+      {"{{ [s ~ n, n ~ s] }}{{ {'k': s ~ n} }}", "['text3', '3text']{'k': 'text3'}"},
+      {"{% set x, y = s ~ n, n ~ s %}{{ x }} {{ y }}", "text3 3text"},
+      {"{% for c in s ~ n if c in 'tx3' %}{{ c }}{% endfor %}", "txt3"},
+      {"{% for k in d if k ~ '' in ['in', 'k'] %}{{ k }}{% endfor %}", "ink"},
+      {"{%- if s ~ n == 'text3' -%} 1 {%- elif s ~ 1 in a -%} 2 {%- endif -%}", "1"},
+      {"{% macro f(x, y='a' ~ 'b') %}{{ x ~ y }}{% endmacro %}{{ f(x=s ~ n) ~ f(1, y=2 ~ 3) }}",
+       "text3ab123"},
+      {"{% set ns = namespace(t='') %}{% set ns.t = ns.t ~ s %}{{ ns.t ~ missing ~ none }}", "textNone"},
+      {"{{ '~ in' ~ \"a ~ b in c\" }}{# a ~ b #}~ in {% raw %}{{ a ~ b }}{% endraw %}",
+       "~ ina ~ b in c~ in {{ a ~ b }}"},
+      {"{{ s.replace('t', 'T' ~ n) ~ s[1:3] ~ s.upper() }}", "T3exT3exTEXT"},
+  };
+  for (const auto& [source, expected] : cases)
+    EXPECT_EQ(text_of(source, context), expected) << source;
 }
 
 TEST(ChatTemplate, long_chains_stop_at_a_limit_before_they_cost_time) {
