@@ -56,7 +56,12 @@ fn flatten(rule: &NormalizerWrapper, steps: &mut Vec<Step>) -> Outcome<()> {
         NormalizerWrapper::Precompiled(map) => Growth::Charsmap(map.clone()),
         NormalizerWrapper::Replace(replace) => {
             let described = serde_json::to_value(replace).unwrap_or(Value::Null);
-            match described["pattern"]["String"].as_str() {
+            let pattern = &described["pattern"];
+            if pattern["String"] == "" || pattern["Regex"] == "" {
+                let message = "tokenizer.json: normalizer: Replace: the pattern is empty";
+                return Err(Failure::new(Kind::Input, message));
+            }
+            match pattern["String"].as_str() {
                 Some(text) => Growth::Replaces(text.to_string(), replace.content.len()),
                 None => Growth::ReplacesPattern(replace.content.len()),
             }
@@ -90,7 +95,9 @@ impl BoundedNormalizer {
         let most = text.get().len().saturating_mul(MAX_GROWTH) + ALWAYS_ALLOWED_BYTES;
         for step in self.steps.iter() {
             if step.bytes_of(text.get())? <= most {
-                step.rule.normalize(text)?;
+                // The library loses its place in the text after some patterns that match nothing.
+                catch_unwind(AssertUnwindSafe(|| step.rule.normalize(text)))
+                    .map_err(|_| "tokenizer.json: normalizer: a step that cannot be applied to this text")??;
                 if text.get().len() <= most {
                     continue;
                 }

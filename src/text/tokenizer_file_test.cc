@@ -12,6 +12,8 @@ namespace invar::text {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
+using testing::Eq;
 using testing::HasSubstr;
 
 struct File {
@@ -62,7 +64,7 @@ TEST(TokenizerFile, a_normalizer_that_multiplies_text_is_refused) {
   EXPECT_THAT(grown.status().message(), HasSubstr("normalizer: makes a text more than 16 times"));
   // Patterns may match between all characters.
   const std::string everywhere = fmt::format(
-      R"({{"type":"Replace","pattern":{{"Regex":""}},"content":"{}"}})", std::string(100000, 'x'));
+      R"({{"type":"Replace","pattern":{{"Regex":"x*"}},"content":"{}"}})", std::string(100000, 'x'));
   EXPECT_THAT(error_of({.normalizer = everywhere}), HasSubstr("16 times"));
   EXPECT_THAT(error_of({.normalizer = fmt::format(R"({{"type":"Prepend","prepend":"{}"}})",
                                                   std::string(1000000, 'x'))}),
@@ -73,6 +75,20 @@ TEST(TokenizerFile, a_normalizer_that_multiplies_text_is_refused) {
                             "rstrip":false,"normalized":true,"special":false}}])",
                                              std::string(10000, 'a'))}),
               HasSubstr("16 times"));
+}
+
+TEST(TokenizerFile, an_empty_pattern_is_refused_by_name) {
+  for (const char* kind : {"String", "Regex"}) {
+    const std::string empty =
+        fmt::format(R"({{"type":"Replace","pattern":{{"{}":""}},"content":"x"}})", kind);
+    for (const std::string& normalizer : {empty, sequence("normalizers", empty, 2)})
+      EXPECT_EQ(error_of({.normalizer = normalizer}),
+                "tokenizer.json: normalizer: Replace: the pattern is empty");
+  }
+  // No panic of the library is shown for those that match nothing here and there.
+  const std::string anywhere =
+      error_of({.normalizer = R"({"type":"Replace","pattern":{"Regex":"(?=b)|x*"},"content":"y"})"});
+  EXPECT_THAT(anywhere, AnyOf(Eq("ok"), HasSubstr("tokenizer.json: normalizer: ")));
 }
 
 TEST(TokenizerFile, a_broken_or_giant_charsmap_is_refused_before_memory_is_reserved_for_it) {
