@@ -27,9 +27,29 @@ bool is_one_of(std::string_view key, std::span<const std::string_view> keys) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-// What may differ between equal answers.
+// What may differ between equal answers, at any depth.
+bool may_differ(std::string_view key) {
+  return key == "created" || key == "created_at" || key == "cached_tokens";
+}
+
 bool is_left_out(std::string_view path, std::string_view key) {
-  return path == "id" || key == "created" || key == "cached_tokens";
+  return path == "id" || may_differ(key);
+}
+
+// An entry of a list is compared as a whole, without what may differ.
+json::value without_times(const json::value& value) {
+  if (value.is_object()) {
+    json::object out;
+    for (const auto& [key, member] : value.get_object()) {
+      if (!may_differ(key)) out[key] = without_times(member);
+    }
+    return out;
+  }
+  if (!value.is_array()) return value;
+  json::array out;
+  for (const json::value& item : value.get_array())
+    out.push_back(without_times(item));
+  return out;
 }
 
 std::string json_of(const json::value& value) {
@@ -108,7 +128,7 @@ void AnswerTrace::walk(const json::value& value, const std::string& path, std::s
       if (index != nullptr && index->is_int64())
         walk(item, fmt::format("{}[{}]", path, index->get_int64()), "");
       else
-        add_item(path + "[]", json_of(item), true);
+        add_item(path + "[]", json_of(without_times(item)), true);
     }
   } else if (value.is_string() && is_one_of(key, kGrowing)) {
     const Key at{path, Kind::kText};

@@ -97,6 +97,20 @@ TEST(AnswerTrace, bodies_are_compared_field_by_field) {
   EXPECT_EQ(diff(trace({R"({"a":1})"}), trace({R"({"a":1,"b":2})"})), "1 b: nothing / 2");
 }
 
+TEST(AnswerTrace, times_do_not_count_however_deep_they_are) {
+  const auto models = [](int time, const char* owner) {
+    const std::string t = std::to_string(time);
+    return trace({(R"({"object":"list","created":)" + t + R"(,"data":[{"id":"m","created":)" + t +
+                   R"(,"owned_by":")" + owner + R"(","versions":[{"created":)" + t + "}]}]}")
+                      .c_str()});
+  };
+  EXPECT_EQ(diff(models(5, "invar"), models(9, "invar")), "");
+  EXPECT_EQ(diff(models(5, "invar"), models(9, "nobody")), "1 data[0].owned_by: \"invar\" / \"nobody\"");
+  // The name of a model is no id of an answer.
+  EXPECT_EQ(diff(trace({R"({"data":[{"id":"a"}]})"}), trace({R"({"data":[{"id":"b"}]})"})),
+            "1 data[0].id: \"a\" / \"b\"");
+}
+
 TEST(AnswerTrace, differences_inside_characters_show_whole_characters) {
   // "\xC3\xA4" and "\xC3\xB6" share their first byte.
   EXPECT_EQ(diff(trace({"{\"text\":\"\xC3\xA4\"}"}), trace({"{\"text\":\"\xC3\xB6\"}"})),
