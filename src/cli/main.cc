@@ -20,12 +20,17 @@ void print_help() {
       "Usage: invar VERB [flags] [arguments]\n\nVerbs:\n");
   for (const Verb& v : verbs())
     fmt::print("  {:<12} {}\n", v.name, v.summary);
+  // The start script shows the same before there is a program: packaging/overview.txt.
   fmt::print(
+      "\nIn a clone of the repository, ./invar builds what has changed and then runs the program. It has one "
+      "verb more:\n"
+      "  {:<12} build and run the tests (./invar test --help)\n"
       "\nExamples:\n"
       "  invar run \"Why is the sky blue?\"\n"
       "  cat notes.txt | invar run \"Summarize this:\"\n"
       "  invar inspect model.gguf --tensors\n\n"
-      "invar VERB --help explains the flags of a verb; invar --version prints the version.\n");
+      "invar VERB --help explains the flags of a verb; invar --version prints the version.\n",
+      "test");
 }
 
 int dispatch(const std::vector<std::string>& args) {

@@ -17,8 +17,8 @@ void SamplingFlags::declare(Flags& flags, bool for_one_answer) {
   params_.temperature = kDefaultTemperature;
   constexpr double kMax = std::numeric_limits<float>::max();
   flags.section("Choice of tokens");
-  flags.number("--temp", &params_.temperature,
-               "temperature; 0 always takes the most likely token (default: 0.7)", 0, kMax);
+  flags.number("--temp,--temperature", &params_.temperature,
+               "0 always takes the most likely token (default: 0.7; of requests to a server: 1)", 0, kMax);
   flags.integer("--top-k", &params_.top_k, "keep the N most likely tokens; 0 = all (default)");
   flags.number("--top-p", &params_.top_p, "keep the most likely tokens that sum to X; 1 = all (default)", 0,
                1);

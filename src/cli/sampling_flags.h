@@ -22,6 +22,8 @@ class SamplingFlags {
   // Sets sampling, max_tokens and ignore_eos of a request and adds --stop-id to its stop ids.
   void apply(GenerateRequest& request) const;
   uint64_t seed() const { return params_.seed; }
+  float temperature() const { return params_.temperature; }
+  int32_t max_tokens() const { return max_tokens_; }
   bool seed_given() const { return seed_given_; }
   int32_t logprobs() const { return params_.logprobs; }
 

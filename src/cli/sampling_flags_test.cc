@@ -69,6 +69,11 @@ TEST(SamplingFlags, every_flag_reaches_its_field) {
   EXPECT_THAT(r->stop_ids, ElementsAre(11, 12));
 }
 
+TEST(SamplingFlags, the_temperature_has_the_name_that_requests_give_it_too) {
+  EXPECT_EQ(request_of({"--temperature", "0.25"})->sampling.temperature, 0.25f);
+  EXPECT_THAT(request_of({"--temperature", "hot"}).status().message(), HasSubstr("--temp hot"));
+}
+
 TEST(SamplingFlags, without_a_seed_two_runs_differ) {
   EXPECT_NE(request_of({})->sampling.seed, request_of({})->sampling.seed);
 }
