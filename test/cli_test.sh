@@ -86,7 +86,26 @@ run "log probabilities" 0 "$invar" run --raw --temp 0 -n 3 --logprobs 2 "The cap
 check "log probabilities: lines" [ "$(grep -c 'alternatives:' "$work/out")" = 3 ]
 run "system message" 0 "$invar" run --system "Answer in French." --temp 0 -n 4 hello </dev/null
 run "seed is shown" 0 "$invar" run -v -n 2 hello </dev/null
-err_has "seed is shown" "seed "
+err_has "seed is shown" "temperature 0.7, seed "
+err_has "seed is shown" "(reserved address space, not memory in use)"
+run "temperature by its long name" 0 "$invar" run --raw --temperature 0 -n 16 "The capital of France is" </dev/null
+check "temperature by its long name: another text" cmp -s "$work/out" "$work/paris"
+err_has "a cut answer" "(cut off after 16 tokens; -n allows more)"
+run "cut by the context" 0 "$invar" run --raw --temp 0 --ctx 8 --ignore-eos -n 99 "The capital of France is" </dev/null
+err_has "cut by the context" "tokens: the context is full)"
+run "cut answers of several" 0 "$invar" run --file "$work/prompts" --temp 0 --ignore-eos -n 2 </dev/null
+err_has "cut answers of several" "(prompt 3: cut off after 2 tokens; -n allows more)"
+run "an answer that is not cut" 0 "$invar" run --temp 0 -n 200 "What is 2+3? Answer with one number." </dev/null
+check "an answer that is not cut: says it is" [ ! -s "$work/err" ]
+if type -P script >/dev/null; then # a terminal
+  run "no prompt, on a terminal" 2 script -qefc "'$invar' run" /dev/null </dev/null
+  out_has "no prompt, on a terminal" "for a conversation: invar chat"
+  run "random seed, on a terminal" 0 script -qefc "'$invar' run -n 2 hello" /dev/null </dev/null
+  out_has "random seed, on a terminal" "temperature 0.7, seed "
+else
+  echo "NOT RUN: cli_test: run on a terminal, which needs the program script (util-linux)"
+  not_run=$((not_run + 1))
+fi
 
 # ---- memory: packed weights, 64 MB and the pool; while packing (a fresh cache) and after
 mib() { sed -n "s/.*$1 \([0-9.]*\) MiB.*/\1/p" "$work/err" | head -1; }
@@ -197,6 +216,8 @@ for verb in run inspect logits tokenize bench; do
   out_has "$verb --help" Examples:
 done
 run "--help" 0 "$invar" --help
+check "--help differs from packaging/overview.txt, which the start script shows" \
+  cmp "$work/out" "$(dirname "$0")/../packaging/overview.txt"
 run "--version" 0 "$invar" --version
 out_has "--version" ", numerics "
 
@@ -273,7 +294,7 @@ run "inspect an unsupported tensor type" 0 "$invar" inspect --tensors "$iq"
 out_has "inspect an unsupported tensor type" unsupported
 refused "sliding window" 1 sliding_attention "$invar" run --model "$oracles/models/qwen2-swa" hello </dev/null
 mkdir "$work/folder"
-refused "folder without a model" 1 config.json "$invar" run --model "$work/folder" hello </dev/null
+refused "folder without a model" 1 "a folder must be a Hugging Face model (config.json" "$invar" run --model "$work/folder" hello </dev/null
 
 refused "prompt longer than the context" 1 "the context of 16 tokens, set by --ctx; shorten it or raise --ctx (up to" "$invar" run --ctx 16 "one two three four five six seven eight nine ten" </dev/null
 # Far too long is refused before it is turned into tokens, and never read to its end.

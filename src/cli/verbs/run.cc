@@ -2,6 +2,7 @@
 // printed in order. Ctrl-C cancels what is running and keeps what has been printed.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -51,8 +52,16 @@ std::string logprob_line(const TokenEvent& event, const text::Tokenizer& tokeniz
   return line;
 }
 
+// How an answer ended that had no error.
+struct AnswerEnd {
+  int64_t tokens = 0;
+  bool cut = false;  // by -n or by the context
+};
+
 // Prints one answer to its end.
-Status print_answer(Stream& stream, const text::TextModel& text, bool raw, bool logprobs, Timing& timing) {
+Result<AnswerEnd> print_answer(Stream& stream, const text::TextModel& text, bool raw, bool logprobs,
+                               Timing& timing) {
+  AnswerEnd end;
   // An answer is a text of its own; a continuation is not.
   text::Detokenizer detokenizer(text.tokenizer, {.at_text_start = !raw});
   std::string last_written = "\n";
@@ -67,6 +76,7 @@ Status print_answer(Stream& stream, const text::TextModel& text, bool raw, bool 
     std::string piece;
     if (event.token) {
       timing.last = now_s();
+      ++end.tokens;
       if (timing.generated++ == 0) timing.first = timing.last;
       if (logprobs)
         piece = logprob_line(event, *text.tokenizer) + "\n";
@@ -77,8 +87,21 @@ Status print_answer(Stream& stream, const text::TextModel& text, bool raw, bool 
     RETURN_IF_ERROR(put(std::move(piece)));
     if (event.finish == FinishReason::kNone) continue;
     if (!last_written.ends_with('\n')) RETURN_IF_ERROR(write_out("\n"));
-    return event.finish == FinishReason::kError ? event.error : Status();
+    if (event.finish == FinishReason::kError) return event.error;
+    end.cut = event.finish == FinishReason::kLength;
+    return end;
   }
+}
+
+// An answer that stops in the middle of a sentence looks like a fault of the model.
+void say_if_cut(const AnswerEnd& end, size_t number, int32_t max_tokens) {
+  if (!end.cut) return;
+  std::fflush(stdout);
+  const std::string which = number > 0 ? fmt::format("prompt {}: ", number) : "";
+  if (end.tokens < max_tokens)
+    fmt::print(stderr, "({}cut off after {} tokens: the context is full)\n", which, end.tokens);
+  else
+    fmt::print(stderr, "({}cut off after {} tokens; -n allows more)\n", which, max_tokens);
 }
 
 void print_stats(const Timing& t, const Model& model, const Engine& engine, const EngineFlags& flags) {
@@ -89,9 +112,12 @@ void print_stats(const Timing& t, const Model& model, const Engine& engine, cons
              prompt_s, prompt_s > 0 ? double(t.prompt_tokens) / prompt_s : 0);
   fmt::print(stderr, "answer   {} tokens in {:.3f} s ({:.1f} tokens/s)\n", t.generated, decode_s,
              decode_s > 0 ? double(t.generated - 1) / decode_s : 0);
-  fmt::print(stderr, "memory   peak resident {}; packed weights {}; kv pool {}; scratch {}\n",
-             size_text(peak_resident_bytes()), size_text(model.packed_bytes()),
-             size_text(stats.kv_bytes_total), size_text(stats.scratch_bytes));
+  fmt::print(
+      stderr,
+      "memory   peak resident {}; packed weights {}; kv pool {} of address space, reserved and used as "
+      "it fills; scratch {}\n",
+      size_text(peak_resident_bytes()), size_text(model.packed_bytes()), size_text(stats.kv_bytes_total),
+      size_text(stats.scratch_bytes));
   fmt::print(stderr, "kernels  {}; kv {}; {} steps\n", flags.backend_name(), flags.options.kv, stats.steps);
 }
 
@@ -165,9 +191,13 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, engine_flags.make_engine(model));
 
   if (engine_flags.verbose)
-    fmt::print(stderr, "model {}; {}; kv {}; seed {}\n",
+    fmt::print(stderr, "model {}; {}; kv {}, pool {} (reserved address space, not memory in use)\n",
                printable_within(model->info().name, kShownNameBytes), engine_flags.backend_name(),
-               engine_flags.options.kv, sampling.seed());
+               engine_flags.options.kv, size_text(engine->stats().kv_bytes_total));
+  // A random seed cannot be asked for afterwards.
+  const bool say_seed = sampling.temperature() > 0 && !sampling.seed_given() && ::isatty(STDERR_FILENO) == 1;
+  if (engine_flags.verbose || say_seed)
+    fmt::print(stderr, "temperature {}, seed {}\n", sampling.temperature(), sampling.seed());
 
   const bool several = prompts.size() > 1;
   Timing timing;
@@ -199,7 +229,11 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
     Status s;
     if (several) s = write_out(fmt::format("{}==> prompt {} <==\n", separator, i + 1));
     separator = "\n";
-    if (s.ok()) s = print_answer(*streams[i], text, options.raw, sampling.logprobs() >= 0, timing);
+    if (s.ok()) {
+      const auto end = print_answer(*streams[i], text, options.raw, sampling.logprobs() >= 0, timing);
+      if (end.ok()) say_if_cut(*end, several ? i + 1 : 0, sampling.max_tokens());
+      s = end.ok() ? Status() : end.status();
+    }
     if (s.ok()) continue;
     if (s.code() == Code::kIo || !several)
       broken = s;  // nobody reads on
@@ -247,6 +281,9 @@ int run_verb(Arguments args) {
         invalid_argument("--system needs the chat template; leave out --raw or put the text in front"));
 
   if (const Status s = sampling.finish(); !s.ok()) return fail_usage(s);
+  if (options.file.empty() && options.prompt.empty() && ::isatty(STDIN_FILENO) == 1)
+    return fail_usage(invalid_argument(
+        "no prompt: write one, as in invar run \"Why is the sky blue?\"; for a conversation: invar chat"));
 
   Interrupt interrupt;
   if (const Status s = run(options, engine, sampling, interrupt); !s.ok()) return fail(s);
