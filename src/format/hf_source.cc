@@ -93,6 +93,11 @@ Result<std::unique_ptr<ModelSource>> open_hf_source(const std::string& folder, c
         fmt::format("{}: the weights are split over several files ({}.index.json), which this version does "
                     "not read; merge them into one model.safetensors",
                     folder, weights));
+  if (!fs::exists(folder + "/config.json", ec))
+    return not_found(
+        fmt::format("{}: no config.json in this folder; a folder must be a Hugging Face model (config.json, "
+                    "model.safetensors, tokenizer.json), a GGUF model is named by its file",
+                    folder));
   ASSIGN_OR_RETURN(std::string text, read_text(folder + "/config.json"));
   ASSIGN_OR_RETURN(HfConfig config, HfConfig::parse(text, folder + "/config.json"));
   ASSIGN_OR_RETURN(MappedFile map, MappedFile::open(path));
