@@ -58,7 +58,7 @@ start_server() {
 post() {
   exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1
   printf 'POST %s HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s' "$1" "$(LC_ALL=C; printf %s "${#2}")" "$2" >&3
-  sed '1,/^\r$/d' <&3 >"$3"
+  sed -u '1,/^\r$/d' <&3 >"$3"
   exec 3<&- 3>&-
 }
 
@@ -79,6 +79,9 @@ EOF
 start_server scripted --scripted "$work/script.json" --request-log "$work/scripted-log" --api-key secret
 remote=(--server "http://127.0.0.1:$port/v1" --api-key secret)
 scripted_pid=$pid
+
+check "the banner lacks the number of keys" grep -q ", context [0-9]*, 1 key)" "$work/scripted.log"
+check "the banner has an example, but no terminal" bash -c '! grep -q curl "$1"' _ "$work/scripted.log"
 
 for form in server local; do
   if [ $form = server ]; then how=("${remote[@]}"); else how=(--scripted "$work/script.json"); fi
@@ -178,6 +181,18 @@ wait $scripted_pid
 code=$?
 check "the scripted server ends with exit code $code" [ $code = 0 ]
 
+# ---- the first signal says how many answers it waits for, the second does not wait
+start_server slow --scripted "$work/script.json"
+post /v1/chat/completions '{"messages":[{"role":"user","content":"long"}],"stream":true}' "$work/slow.txt" &
+check "the slow answer does not begin" wait_for "$work/slow.txt" "one" $pid
+kill -TERM $pid
+check "what is ending is not said" wait_for "$work/slow.log" "invar: 1 answer is ending; again = stop at once" $pid
+kill -TERM $pid
+wait $pid
+code=$?
+check "the second signal: exit code $code" [ $code = 130 ]
+check "the banner tells of keys that are not there" bash -c '! grep -qE "[0-9] keys?" "$1"' _ "$work/slow.log"
+
 # ---- the real model: one answer in many ways
 start_server real --request-log "$work/log" --threads 1
 run "chat with a server and without" 0 "$invar" chat --server "http://127.0.0.1:$port" --seed 5 -n 12 < <(printf 'Name a fruit.\nAnd another?\n')
@@ -198,6 +213,10 @@ post /v1/completions "$stream" "$work/stream2.txt"
 post /v1/completions '{"prompt":1}' "$work/refused.json"
 post /tokenize '{"content":"hello world"}' "$work/tokens.json"
 post /nothing '{}' "$work/unknown.json"
+exec 3<>"/dev/tcp/127.0.0.1/$port"
+printf 'GET /v1/models HTTP/1.0\r\n\r\n' >&3
+check "models: no answer" grep -q '"created":' <&3
+exec 3<&- 3>&-
 check "two random seeds are equal" [ "$(grep -o '"seed":[0-9]*' "$work/stream.txt")" != "$(grep -o '"seed":[0-9]*' "$work/stream2.txt")" ]
 
 for how in "" "--isa scalar --prefill-chunk 1" "--server http://127.0.0.1:$port"; do

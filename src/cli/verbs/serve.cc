@@ -2,6 +2,7 @@
 // the second stops at once.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/interrupt.h"
 #include "cli/served_model.h"
@@ -22,21 +23,43 @@ std::vector<std::string> split_names(const std::string& list) {
   return names;
 }
 
+// Something to paste into another terminal.
+std::string example_request(const server::ServerOptions& options, const std::string& where,
+                            const std::string& model) {
+  const bool on_socket = !options.unix_path.empty();
+  return fmt::format(
+      "try: curl {}/chat/completions {}{}-d '{{\"model\": \"{}\", \"messages\": [{{\"role\": \"user\", "
+      "\"content\": \"Why is the sky blue?\"}}]}}'",
+      on_socket ? fmt::format("--unix-socket {} http://localhost/v1", options.unix_path) : where,
+      options.api_keys.empty() ? "" : "-H 'Authorization: Bearer KEY' ",
+      "-H 'Content-Type: application/json' ", model);
+}
+
 Status serve(EngineFlags& engine, const ServedModelOptions& model, const server::ServerOptions& options,
              Interrupt& interrupt) {
   ASSIGN_OR_RETURN(server::Endpoint endpoint, server::Endpoint::open(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> served, ServedModel::load(engine, model));
   server::Server server(std::move(endpoint), served->service(), api::find_route,
                         [&served] { return served->engine().stats(); });
-  interrupt.on_signal([&server] { server.drain(); });
+  interrupt.on_signal([&] {
+    if (const int32_t running = served->engine().stats().live; running > 0)
+      fmt::print(stderr, "{}invar: {} {} ending; again = stop at once\n",
+                 ::isatty(STDERR_FILENO) == 1 ? "\n" : "", running,
+                 running == 1 ? "answer is" : "answers are");
+    server.drain();
+  });
   const std::string where =
       options.unix_path.empty()
           ? fmt::format("http://{}:{}/v1",
                         options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]",
                         server.port())
           : "unix socket " + options.unix_path;
-  fmt::print(stderr, "invar: {} is served at {} ({}, context {})\n", served->service().model_names[0], where,
-             served->backend_name(), served->service().context);
+  const std::string& name = served->service().model_names[0];
+  const size_t keys = options.api_keys.size();
+  fmt::print(stderr, "invar: {} is served at {} ({}, context {}{})\n", name, where, served->backend_name(),
+             served->service().context,
+             keys == 0 ? "" : fmt::format(", {} {}", keys, keys == 1 ? "key" : "keys"));
+  if (::isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}\n", example_request(options, where, name));
   server.run();
   interrupt.on_signal(nullptr);
   return {};
