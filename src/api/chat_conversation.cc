@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "api/chat_messages.h"
+#include "api/generation.h"
 #include "api/json_text.h"
+#include "api/text_limits.h"
 #include "base/quote.h"
 
 namespace invar::api {
@@ -157,21 +159,36 @@ Conversation read_conversation(const Fields& fields) {
   return out;
 }
 
-size_t text_bytes(const Conversation& conversation) {
-  size_t bytes = 0;
-  for (const json::value& message : conversation.context.at("messages").get_array())
-    bytes += message.get_object().at("content").get_string().size();
-  return bytes;
-}
-
-Result<text::Prompt> render_conversation(const Service& service, const Conversation& conversation) {
+std::optional<text::Prompt> render_conversation(const Service& service, const Conversation& conversation,
+                                                bool in_context, ErrorSink& sink) {
+  constexpr const char* kField = "messages";
+  const auto refuse = [&sink](Error error) {
+    sink.fail_with(std::move(error));
+    return std::nullopt;
+  };
+  if (in_context) {
+    size_t contents = 0;
+    for (const json::value& message : conversation.context.at("messages").get_array())
+      contents += message.get_object().at("content").get_string().size();
+    if (auto error = surely_too_long(service, contents, kField)) return refuse(std::move(*error));
+  }
+  if (auto error = too_much_text(service, text_bytes(conversation.context), kField))
+    return refuse(std::move(*error));
   std::string context;
   append_json(context, conversation.context);
-  ASSIGN_OR_RETURN(text::Prompt prompt,
-                   text::chat_prompt(*service.text, context, text::template_clock(),
-                                     {.continue_final_message = conversation.continue_final_message}));
-  if (prompt.ids.empty()) return invalid_argument("the conversation gives a prompt without tokens");
-  return prompt;
+  auto text = text::chat_text(*service.text, context, text::template_clock(),
+                              {.continue_final_message = conversation.continue_final_message});
+  if (!text.ok()) return refuse(prompt_error(text.status(), kField));
+  // A template may write its messages more than once.
+  if (auto error = too_much_text(service, text->text.size(), kField)) return refuse(std::move(*error));
+  if (in_context) {
+    if (auto error = surely_too_long(service, text->text.size(), kField)) return refuse(std::move(*error));
+  }
+  auto prompt = text::chat_prompt(*service.text, context, std::move(*text));
+  if (!prompt.ok()) return refuse(prompt_error(prompt.status(), kField));
+  if (prompt->ids.empty())
+    return refuse(prompt_error(invalid_argument("the conversation gives a prompt without tokens"), kField));
+  return std::move(*prompt);
 }
 
 Error prompt_error(const Status& status, const char* field) {

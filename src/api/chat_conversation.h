@@ -3,6 +3,7 @@
 // "tools" and plain variables. A value of the parsing thread.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,11 +37,10 @@ struct Conversation {
 // call, variables that would replace the server's.
 Conversation read_conversation(const Fields& fields);
 
-// Bytes of all contents.
-size_t text_bytes(const Conversation& conversation);
-
-// The prompt of a conversation, as text and as ids.
-Result<text::Prompt> render_conversation(const Service& service, const Conversation& conversation);
+// The prompt of a conversation, as text and as ids. Nothing: the sink knows why. in_context: the prompt is
+// for an answer, and a text that no tokenizing can make short enough for that is refused, too.
+std::optional<text::Prompt> render_conversation(const Service& service, const Conversation& conversation,
+                                                bool in_context, ErrorSink& sink);
 // What is wrong with a prompt is wrong with the request, however much of the template's budget it used up.
 Error prompt_error(const Status& status, const char* field);
 

@@ -174,10 +174,8 @@ Outcome post_chat_completions(const Call& call) {
   const Conversation conversation = read_conversation(fields);
   if (document.failed()) return openai_error(document.error());
 
-  if (const auto error = surely_too_long(service, text_bytes(conversation), "messages"))
-    return openai_error(*error);
-  auto rendered = render_conversation(service, conversation);
-  if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), "messages"));
+  auto rendered = render_conversation(service, conversation, true, fields.sink());
+  if (!rendered.has_value()) return openai_error(document.error());
   PlannedPrompt prompt{.ids = std::move(rendered->ids), .prefix = 0, .script = nullptr};
   if (service.script != nullptr) {
     auto answer = service.script->answer(question_of(conversation), *service.text);

@@ -14,6 +14,7 @@
 #include "api/openai_shapes.h"
 #include "api/request_document.h"
 #include "api/routes.h"
+#include "api/text_limits.h"
 #include "text/detokenizer.h"
 
 namespace invar::api {
@@ -216,6 +217,8 @@ void read_text_prompt(const json::value& value, const Path& path, const Fields& 
   std::string_view text;
   if (!read_string(value, path, fields.sink(), &text)) return;
   if (auto error = surely_too_long(service, text.size(), "prompt"))
+    return fields.sink().fail_with(std::move(*error));
+  if (auto error = too_much_text(service, text.size(), "prompt"))
     return fields.sink().fail_with(std::move(*error));
   auto ids = text::encode_raw(*service.text, text);
   if (!ids.ok()) return fields.sink().fail_with(prompt_error(ids.status(), "prompt"));

@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "api/testing/fake_service.h"
+#include "api/text_limits.h"
+#include "text/tokenizer.h"
 
 namespace invar::api {
 namespace {
@@ -353,6 +355,62 @@ TEST(RequestRules, a_text_of_megabytes_is_refused_before_it_is_tokenized) {
 }
 
 TEST(RequestRules, ids_beyond_the_context_are_refused_before_they_are_read) {
+// Every place of a chat request whose text a template may show.
+TEST(RequestRules, all_text_that_reaches_the_template_is_bounded) {
+  const std::string text(1 << 20, 'x');
+  const std::string user = R"({"role":"user","content":"Hi"})";
+  const std::string call =
+      R"({"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":\")" + text +
+      R"(\"}"}}]},{"role":"tool","tool_call_id":"c","content":"x"},)";
+  std::string numbers = "1";
+  for (int i = 0; i < 140'000; ++i)
+    numbers += ",1";
+  const std::string function = R"("tools":[{"type":"function","function":{"name":"f",)";
+  const std::string bodies[] = {
+      chat(function + R"("description":")" + text + R"("}}])"),
+      chat(function + R"("parameters":{")" + text + R"(":1}}}])"),
+      chat(R"("chat_template_kwargs":{"x":")" + text + R"("})"),
+      chat(R"("chat_template_kwargs":{"x":[)" + numbers + "]}"),
+      chat(R"("reasoning_effort":")" + text + "\""),
+      messages(R"({"role":"user","content":"Hi","name":")" + text + R"("})"),
+      messages(R"({"role":"assistant","content":"Hi","reasoning_content":")" + text + R"("},)" + user),
+      messages(call + user),
+  };
+  for (const std::string& body : bodies)
+    expect_refused(kChat, {{body, 400, "messages", "more than the 1048576 bytes that are allowed",
+                            "context_length_exceeded"}});
+}
+
+TEST(RequestRules, a_rendered_text_is_bounded_before_it_is_tokenized) {
+  FakeService fake;
+  auto model = std::make_shared<text::TextModel>(*fake.service.text);
+  const std::string repeats = "{% for i in range(1000) %}{{ messages[0].content }}{% endfor %}";
+  auto compiled = text::ChatTemplate::compile(repeats, {});
+  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+  model->chat_template = *compiled;
+  fake.service.text = model;
+  fake.service.max_text_bytes = 99'000;
+  const auto expect_too_long = [&](const char* path, const std::string& content, const char* why) {
+    int status = 0;
+    const std::string body = messages(R"({"role":"user","content":")" + content + R"("})");
+    const json::value reply = fake.post_json(path, body, &status);
+    EXPECT_EQ(status, 400) << path;
+    const json::object& error = reply.at("error").as_object();
+    EXPECT_THAT(std::string(error.at("message").as_string()), HasSubstr(why)) << path;
+    EXPECT_EQ(error.at("code").as_string(), "context_length_exceeded") << path;
+  };
+  for (const char* path : {kChat, "/tokenize", "/apply-template"})
+    expect_too_long(path, std::string(100, 'x'), "has 100000 bytes of text, more than the 99000 bytes");
+  // Within the bound, and still too long for the context: 8,000 bytes by the longest token's 12.
+  expect_too_long(kChat, "Hello Hi", "has at least 666 tokens");
+}
+
+TEST(RequestRules, a_long_context_allows_more_text) {
+  EXPECT_EQ(max_text_bytes(400), size_t{1} << 20);
+  EXPECT_EQ(max_text_bytes(1 << 18), size_t{1} << 21);
+  EXPECT_EQ(max_text_bytes(std::numeric_limits<int32_t>::max()), text::kMaxEncodedBytes);
+}
+
   std::string ids;
   for (int i = 0; i < 401; ++i)
     ids += i > 0 ? ",-1" : "-1";

@@ -32,11 +32,10 @@ struct Service {
 
   SamplingParams sampling_defaults;  // of fields that a request leaves out; the model's own where it has some
 
-  int32_t max_choices = 16;  // `n` and `best_of`
-  int32_t max_prompts = 64;  // of one completions request
-  // Of /tokenize, /detokenize and /apply-template, whatever the context is.
-  size_t max_text_bytes = 1 << 20;
-  size_t max_token_ids = 1 << 18;
+  int32_t max_choices = 16;         // `n` and `best_of`
+  int32_t max_prompts = 64;         // of one completions request
+  size_t max_text_bytes = 1 << 20;  // text_limits.h
+  size_t max_token_ids = 1 << 18;   // of /tokenize and /detokenize, whatever the context is
 
   // Engine::submit: `choices` streams over one prompt.
   std::function<Result<std::vector<std::shared_ptr<Stream>>>(GenerateRequest request, int32_t choices)>

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "api/chat_conversation.h"
@@ -11,6 +12,7 @@
 #include "api/request_document.h"
 #include "api/routes.h"
 #include "api/sampling_fields.h"
+#include "api/text_limits.h"
 #include "base/utf8.h"
 #include "text/detokenizer.h"
 
@@ -35,24 +37,8 @@ Result<std::vector<int32_t>> encode_text(const Service& service, std::string_vie
   return ids;
 }
 
-size_t string_bytes(const json::value& value) {
-  size_t bytes = 0;
-  if (value.is_string()) {
-    bytes = value.get_string().size();
-  } else if (value.is_array()) {
-    for (const json::value& element : value.get_array())
-      bytes += string_bytes(element);
-  } else if (value.is_object()) {
-    for (const auto& [key, member] : value.get_object())
-      bytes += key.size() + string_bytes(member);
-  }
-  return bytes;
-}
-
 void check_text(const Fields& fields, const char* field, size_t bytes, const Service& service) {
-  if (bytes > service.max_text_bytes)
-    fields.fail(field,
-                fmt::format("has more text than the {} bytes that are allowed here", service.max_text_bytes));
+  if (auto error = too_much_text(service, bytes, field)) fields.sink().fail_with(std::move(*error));
 }
 
 void check_ids(const Fields& fields, const char* field, size_t ids, const Service& service) {
@@ -61,12 +47,12 @@ void check_ids(const Fields& fields, const char* field, size_t ids, const Servic
                 fmt::format("has more tokens than the {} that are allowed here", service.max_token_ids));
 }
 
-// A conversation for these endpoints; with all that a template may show, tools say.
-Conversation read_bounded_conversation(const Fields& fields, const Service& service) {
+// Nothing: the sink knows why.
+std::optional<text::Prompt> read_conversation_prompt(const Fields& fields, const Service& service) {
   if (fields.has("chat_template")) refuse_unsupported(fields);
-  Conversation conversation = read_conversation(fields);
-  if (!fields.sink().failed()) check_text(fields, "messages", string_bytes(conversation.context), service);
-  return conversation;
+  const Conversation conversation = read_conversation(fields);
+  if (fields.sink().failed()) return std::nullopt;
+  return render_conversation(service, conversation, false, fields.sink());
 }
 
 }  // namespace
@@ -100,10 +86,8 @@ Outcome post_tokenize(const Call& call) {
     if (!encoded.ok()) return openai_error(prompt_error(encoded.status(), field));
     ids = std::move(*encoded);
   } else {
-    const Conversation conversation = read_bounded_conversation(fields, service);
-    if (document.failed()) return openai_error(document.error());
-    auto rendered = render_conversation(service, conversation);
-    if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), field));
+    auto rendered = read_conversation_prompt(fields, service);
+    if (!rendered.has_value()) return openai_error(document.error());
     ids = std::move(rendered->ids);
   }
   check_ids(fields, field, ids.size(), service);
@@ -181,10 +165,8 @@ Outcome post_apply_template(const Call& call) {
   if (document.failed()) return openai_error(document.error());
   const Fields& fields = document.fields();
   check_model(fields, service);
-  const Conversation conversation = read_bounded_conversation(fields, service);
-  if (document.failed()) return openai_error(document.error());
-  auto rendered = render_conversation(service, conversation);
-  if (!rendered.ok()) return openai_error(prompt_error(rendered.status(), "messages"));
+  const auto rendered = read_conversation_prompt(fields, service);
+  if (!rendered.has_value()) return openai_error(document.error());
   Response response;
   response.body = R"({"prompt":)";
   append_json_string(response.body, rendered->text);

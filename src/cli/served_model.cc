@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <future>
 
+#include "api/text_limits.h"
 #include "backends/scripted/scripted_backend.h"
 #include "base/hash.h"
 #include "cli/environment.h"
@@ -107,6 +108,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
   service.accept_any_model = options.accept_any_model;
   service.created = std::time(nullptr);
   service.context = served->engine_->context();
+  service.max_text_bytes = api::max_text_bytes(service.context);
   service.numerics = std::to_string(kNumericsVersion);
   service.kv = flags.options.kv;
   service.fingerprint =

@@ -39,15 +39,25 @@ Result<std::vector<bool>> foreign_bytes(const TextModel& model, std::string_view
 
 }  // namespace
 
-Result<Prompt> chat_prompt(const TextModel& model, std::string_view context_json, int64_t now_unix,
+Result<ChatText> chat_text(const TextModel& model, std::string_view context_json, int64_t now_unix,
                            const RenderOptions& options) {
   if (!model.chat_template) return model.template_error;
   RenderOptions how = options;
   how.track_generation = false;
   ASSIGN_OR_RETURN(Rendered rendered, model.chat_template->render(context_json, now_unix, how));
+  return ChatText{.text = std::move(rendered.text), .now_unix = now_unix, .options = how};
+}
+
+Result<Prompt> chat_prompt(const TextModel& model, std::string_view context_json, int64_t now_unix,
+                           const RenderOptions& options) {
+  ASSIGN_OR_RETURN(ChatText rendered, chat_text(model, context_json, now_unix, options));
+  return chat_prompt(model, context_json, std::move(rendered));
+}
+
+Result<Prompt> chat_prompt(const TextModel& model, std::string_view context_json, ChatText rendered) {
   Prompt prompt{.text = std::move(rendered.text), .ids = {}};
   ASSIGN_OR_RETURN(const std::vector<bool> foreign,
-                   foreign_bytes(model, context_json, now_unix, how, prompt.text));
+                   foreign_bytes(model, context_json, rendered.now_unix, rendered.options, prompt.text));
   ASSIGN_OR_RETURN(prompt.ids, model.control->encode(*model.tokenizer, prompt.text, foreign));
   const Tokenizer& tokenizer = *model.tokenizer;
   if (tokenizer.add_bos() && (prompt.ids.empty() || prompt.ids.front() != tokenizer.bos()))

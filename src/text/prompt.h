@@ -24,11 +24,22 @@ struct Prompt {
   std::vector<int32_t> ids;
 };
 
+// A rendered conversation on its way to be a prompt, so that callers can look at its length first.
+struct ChatText {
+  std::string text;
+  int64_t now_unix;
+  RenderOptions options;  // borrows the name
+};
+
 // context_json: as for ChatTemplate::render: messages, tools, add_generation_prompt. A prefill of the answer
 // is the last message, with options.continue_final_message. A BOS token that the tokenizer puts before every
 // prompt is added to the ids unless the template wrote it.
 Result<Prompt> chat_prompt(const TextModel& model, std::string_view context_json, int64_t now_unix,
                            const RenderOptions& options = {});
+// The same in two steps, with the same context.
+Result<ChatText> chat_text(const TextModel& model, std::string_view context_json, int64_t now_unix,
+                           const RenderOptions& options = {});
+Result<Prompt> chat_prompt(const TextModel& model, std::string_view context_json, ChatText rendered);
 
 // The clock that templates show: local time, in seconds since 1970.
 int64_t template_clock();

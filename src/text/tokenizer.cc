@@ -142,6 +142,9 @@ void Tokenizer::collect_stop_ids(int32_t eom) {
 }
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, Special special) const {
+  if (text.size() > kMaxEncodedBytes)
+    return resource_exhausted(
+        fmt::format("a text of {} bytes; at most {} are tokenized at once", text.size(), kMaxEncodedBytes));
   BridgeBuffer ids;
   RETURN_IF_ERROR(bridge_status(
       iv_tokenizer_encode(handle_, text::to_iv(text), special == Special::kParse ? 1 : 0, ids.out())));

@@ -1,7 +1,8 @@
 #pragma once
 // Text to token ids, and the bytes of every id. Built once per model, immutable, shared by all threads.
 // Ids are int32_t; kNoToken stands for "the model has none". Errors: vocabularies that are broken or of an
-// unknown kind (the message names the key), text that is not UTF-8.
+// unknown kind (the message names the key), text that is not UTF-8 or longer than kMaxEncodedBytes
+// (kResourceExhausted).
 
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,9 @@ struct iv_tokenizer;
 namespace invar::text {
 
 inline constexpr int32_t kNoToken = -1;
+
+// Of one text to encode: the library needs some 200 bytes of memory for each byte.
+inline constexpr size_t kMaxEncodedBytes = size_t{16} << 20;
 
 // What happens to the text of a special token, say "<|im_end|>", inside the text.
 enum class Special {

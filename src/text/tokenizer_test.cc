@@ -449,6 +449,14 @@ TEST(Tokenizer, text_that_is_not_utf8_is_refused) {
   EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
 }
 
+TEST(Tokenizer, a_text_over_the_bound_is_refused_with_the_numbers) {
+  OwnedVocab v = small_spm();
+  const auto result = from(v)->encode(std::string(kMaxEncodedBytes + 1, 'a'), Special::kPlain);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(result.status().message(), "a text of 16777217 bytes; at most 16777216 are tokenized at once");
+}
+
 TEST(Tokenizer, threads_share_one_tokenizer) {
   const auto tokenizer = load("llama2-spm");
   ASSERT_NE(tokenizer, nullptr);
