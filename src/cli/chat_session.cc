@@ -1,5 +1,7 @@
 #include "cli/chat_session.h"
 
+#include <fmt/format.h>
+
 #include <boost/json.hpp>
 #include <limits>
 
@@ -98,11 +100,13 @@ void ChatAnswer::frame(std::string_view data, std::string& fresh) {
     finish_reason_ = reason;
 }
 
-ApiErrorText api_error(std::string_view body) {
+ApiErrorText api_error(int status, std::string_view body) {
   const auto parsed = api::parse_json(body);
   const json::value* error = parsed.ok() ? member(&*parsed, "error") : nullptr;
   ApiErrorText out{text_or_empty(member(error, "message")), text_or_empty(member(error, "code"))};
-  if (out.message.empty()) out.message = body.empty() ? "an empty answer" : std::string(body);
+  if (out.message.empty())
+    out.message = body.empty() ? fmt::format("the server answered with status {} and nothing else", status)
+                               : fmt::format("the server answered with status {}: {}", status, body);
   return out;
 }
 

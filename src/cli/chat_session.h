@@ -64,7 +64,7 @@ struct ApiErrorText {
   std::string message, code;
 };
 // Of an answer that is no 200; the body itself where it has no message.
-ApiErrorText api_error(std::string_view body);
+ApiErrorText api_error(int status, std::string_view body);
 
 // An answer for a terminal: lines and tabs stay, other control characters, and what turns the direction of
 // writing, are spelled out.

@@ -77,11 +77,12 @@ TEST(ChatAnswer, hostile_frames_are_no_text) {
 }
 
 TEST(ChatAnswer, errors_have_words_in_every_shape) {
-  EXPECT_EQ(api_error(R"({"error":{"message":"m","code":"c"}})").message, "m");
-  EXPECT_EQ(api_error(R"({"error":{"message":"m","code":"c"}})").code, "c");
-  EXPECT_EQ(api_error("<html>").message, "<html>");
-  EXPECT_EQ(api_error("").message, "an empty answer");
-  EXPECT_EQ(api_error(R"({"error":"x"})").message, R"({"error":"x"})");
+  EXPECT_EQ(api_error(400, R"({"error":{"message":"m","code":"c"}})").message, "m");
+  EXPECT_EQ(api_error(400, R"({"error":{"message":"m","code":"c"}})").code, "c");
+  EXPECT_EQ(api_error(502, "<html>").message, "the server answered with status 502: <html>");
+  EXPECT_EQ(api_error(302, "").message, "the server answered with status 302 and nothing else");
+  EXPECT_EQ(api_error(500, R"({"error":"x"})").message,
+            R"(the server answered with status 500: {"error":"x"})");
 }
 
 TEST(ChatAnswer, terminals_get_lines_but_no_escapes) {

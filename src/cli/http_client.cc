@@ -15,7 +15,6 @@
 namespace invar {
 namespace {
 
-constexpr size_t kMaxBody = size_t{1} << 30;
 constexpr long kConnectTimeout_s = 10;
 
 // What can stand in one line of a head without ending it.
@@ -56,16 +55,20 @@ struct Transfer {
     curl_easy_getinfo(easy, CURLINFO_CONTENT_TYPE, &type);
     reply.status = int(status);
     if (type != nullptr) reply.content_type = type;
+    curl_off_t announced = -1;
+    curl_easy_getinfo(easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &announced);
+    too_large = !reply.is_stream() && announced > curl_off_t(kMaxReplyBytes);
   }
 
   static size_t on_body(char* data, size_t, size_t size, void* self) {
     Transfer& t = *static_cast<Transfer*>(self);
     if (t.cancelled.load(std::memory_order_acquire)) return 0;
     t.read_head();
+    if (t.too_large) return 0;
     const std::string_view bytes(data, size);
     if (t.sink && t.reply.is_stream()) {
       t.sink(bytes);
-    } else if (t.reply.body.size() + size > kMaxBody) {
+    } else if (t.reply.body.size() + size > kMaxReplyBytes) {
       t.too_large = true;
       return 0;
     } else {
@@ -238,7 +241,8 @@ Result<ApiReply> HttpClient::send(const ApiRequest& request, const StreamSink& s
   if (impl_->cancelled) return interrupted;
   if (transfer.too_large)
     return resource_exhausted(
-        fmt::format("--server {}: the answer is larger than {} bytes", impl_->address.shown, kMaxBody));
+        fmt::format("--server {}: the answer (status {}) is larger than {} bytes; is this a server of Invar?",
+                    impl_->address.shown, transfer.reply.status, kMaxReplyBytes));
   if (code == CURLE_OK) transfer.read_head();
   if (transfer.reply.status == 0) return impl_->unavailable(code);
   transfer.reply.broken = code != CURLE_OK;

@@ -9,6 +9,9 @@
 
 namespace invar {
 
+// Of an answer that is no stream; more is kResourceExhausted. The largest honest ones have some 30 MB.
+inline constexpr size_t kMaxReplyBytes = size_t{64} << 20;
+
 struct ServerAddress {
   std::string shown;      // as it was given
   std::string origin;     // "http://127.0.0.1:8080"

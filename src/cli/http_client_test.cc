@@ -1,7 +1,11 @@
 #include "cli/http_client.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -140,6 +144,67 @@ TEST(HttpClient, cancel_ends_a_stream_and_a_silent_request_at_once) {
   EXPECT_EQ(client->send(post("/echo", "x")).status().code(), Code::kCancelled);
   client->resume();
   EXPECT_EQ(client->send(post("/echo", "x"))->body, "x");
+}
+
+// Answers one request with these bytes, `more` times over, and waits for the client to go.
+class RawServer {
+ public:
+  RawServer(std::string answer, std::string more = "", int times = 0)
+      : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_, 1), 0);
+    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, answer = std::move(answer), more = std::move(more), times] {
+      const int peer = ::accept(listener_, nullptr, nullptr);
+      char bytes[4096];
+      ::recv(peer, bytes, sizeof bytes, 0);
+      bool open = ::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL) > 0;
+      for (int i = 0; i < times && open; ++i)
+        open = ::send(peer, more.data(), more.size(), MSG_NOSIGNAL) > 0;
+      while (::recv(peer, bytes, sizeof bytes, 0) > 0) {
+      }
+      ::close(peer);
+    });
+  }
+  ~RawServer() {
+    thread_.join();
+    ::close(listener_);
+  }
+  std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
+
+ private:
+  int listener_, port_ = 0;
+  std::thread thread_;
+};
+
+TEST(HttpClient, a_body_without_end_is_refused) {
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+  const std::string piece(1 << 20, 'x');
+  {
+    // Announced: nothing of it is waited for.
+    RawServer server(head + "Content-Length: 1073741824\r\n\r\n{");
+    const auto reply = client_of(server.address())->send(post("/v1/chat/completions", "{}"));
+    EXPECT_EQ(reply.status().code(), Code::kResourceExhausted);
+    EXPECT_NE(reply.status().message().find("the answer (status 200) is larger than 67108864 bytes"),
+              std::string::npos)
+        << reply.status().message();
+  }
+  RawServer server(head + "Transfer-Encoding: chunked\r\n\r\n", "100000\r\n" + piece + "\r\n", 65);
+  const auto reply = client_of(server.address())->send(post("/v1/chat/completions", "{}"));
+  EXPECT_EQ(reply.status().code(), Code::kResourceExhausted);
+}
+
+TEST(HttpClient, a_redirection_is_an_answer_like_others) {
+  RawServer server("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
+  const auto reply = client_of(server.address())->send(post("/v1/chat/completions", "{}"));
+  ASSERT_TRUE(reply.ok()) << reply.status().message();
+  EXPECT_EQ(reply->status, 302);
+  EXPECT_EQ(reply->body, "");
 }
 
 TEST(HttpClient, a_stream_that_breaks_off_is_told_from_one_that_ends) {

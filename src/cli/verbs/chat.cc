@@ -154,7 +154,7 @@ class Chat {
     if (!reply.ok()) return reply.status();
     RETURN_IF_ERROR(broken);
     if (reply->status != 200) {
-      const ApiErrorText error = api_error(reply->body);
+      const ApiErrorText error = api_error(reply->status, reply->body);
       const std::string message = printable_within(error.message, kMaxErrorBytes);
       if (error.code == "context_length_exceeded")
         return resource_exhausted(

@@ -68,9 +68,9 @@ int verify(const Inputs& inputs, ApiTarget& target) {
   const auto reply = target.send(request);
   if (!reply.ok()) return not_compared(reply.status());
   if (reply->status != 200)
-    return not_compared(
-        invalid_argument(fmt::format("the request is refused now, with status {}: {}", reply->status,
-                                     printable_within(api_error(reply->body).message, kMaxErrorBytes))));
+    return not_compared(invalid_argument(
+        fmt::format("the request is refused now, with status {}: {}", reply->status,
+                    printable_within(api_error(reply->status, reply->body).message, kMaxErrorBytes))));
   const auto replayed = read_receipt(reply->body);
   if (!replayed.ok()) return not_compared(replayed.status().with_context("the answer to the replay"));
   if (const auto d = first_difference(receipt, *replayed)) return differ(*d);
