@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
@@ -42,16 +43,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   vocab.bos = flags & 128 ? 1 : 1u << 31;
   vocab.eos = 2;
   const auto tokenizer = Tokenizer::from_gguf(vocab);
-  if (!tokenizer.ok()) return 0;
+  if (!tokenizer.ok()) {
+    CHECK(tokenizer.status().code() != invar::Code::kInternal);
+    return 0;
+  }
   for (const std::string_view text : texts) {
     const auto ids = (*tokenizer)->encode(text, flags & 64 ? Special::kParse : Special::kPlain);
+    CHECK(ids.ok() || ids.status().code() != invar::Code::kInternal);
     if (!ids.ok()) continue;
     Detokenizer stream(*tokenizer, {.skip_control = false, .at_text_start = true});
     std::string out;
     for (const int32_t id : *ids)
       stream.push(id, out);
     stream.finish(out);
-    (void)(*tokenizer)->reference_decode(*ids, true).ok();
+    const auto decoded = (*tokenizer)->reference_decode(*ids, true);
+    CHECK(decoded.ok() || decoded.status().code() != invar::Code::kInternal);
   }
   return 0;
 }
