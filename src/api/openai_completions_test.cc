@@ -201,6 +201,26 @@ TEST(OpenAiCompletions, echo_with_logprobs_scores_the_prompt_for_every_choice) {
   }
 }
 
+TEST(OpenAiCompletions, choices_of_several_prompts_echo_and_score_their_own) {
+  FakeService fake;
+  const auto exchange = fake.post_exchange(kPath, R"({"prompt":["ab","c"],"echo":true,"logprobs":0,"n":2})");
+  ASSERT_EQ(fake.submitted.size(), 2u);
+  score_prompt(*fake.submitted[0], -0.125f);
+  score_prompt(*fake.submitted[1], -0.25f);
+  int k = 0;
+  for (const auto& submitted : fake.submitted)
+    for (const auto& stream : submitted->streams)
+      fake.say(*stream, std::string(1, char('p' + k++)));
+  const json::value body = body_of(*exchange);
+  const char* const texts[] = {"abp", "abq", "cr", "cs"};
+  for (size_t i = 0; i < 4; ++i) {
+    const json::value& choice = body.at("choices").at(i);
+    EXPECT_EQ(choice.at("text").as_string(), texts[i]);
+    EXPECT_EQ(choice.at("logprobs").at("tokens").as_array().size(), std::string_view(texts[i]).size());
+  }
+  EXPECT_EQ(body.at("choices").at(1).at("logprobs").at("token_logprobs").at(1).to_number<float>(), -0.125f);
+}
+
 TEST(OpenAiCompletions, echo_without_an_answer_only_scores) {
   FakeService fake;
   const auto exchange =
