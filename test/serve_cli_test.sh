@@ -113,6 +113,8 @@ err_has "chat without its key" "see --api-key"
 run "chat without a server" 1 "$invar" chat --server "unix:$work/none.sock" < <(printf 'a\nb\n')
 err_has "chat without a server" "no server answers there"
 check "chat without a server: tried each line" [ "$(wc -l <"$work/err")" = 1 ]
+refused "serve, a key file that is not there" 2 "there is no such file" "$invar" serve --port 0 --api-key "keys.txt"
+refused "serve, an origin that is none" 2 "an origin is a scheme and a host" "$invar" serve --port 0 --cors-origin x
 refused "chat, flags of two kinds" 2 "--threads is about a model that is loaded here" "$invar" chat "${remote[@]}" --threads 1
 refused "chat, a key for nobody" 2 "--api-key is for a running server" "$invar" chat --api-key secret
 refused "chat, a wrong address" 2 "only http, https and unix" "$invar" chat --server ftp://x

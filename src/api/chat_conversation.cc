@@ -18,6 +18,8 @@ namespace {
 void read_tools(const Fields& fields, bool offered, Conversation* out) {
   if (const json::array* functions = fields.array("functions"); functions != nullptr && !functions->empty())
     fields.fail("functions", "is the old form; write tools", "unsupported_parameter");
+  if (const json::value* call = fields.find("function_call"); call != nullptr && *call != json::value("none"))
+    fields.fail("function_call", "is the old form; write tool_choice", "unsupported_parameter");
   const json::array* tools = fields.array("tools");
   if (tools == nullptr || tools->empty()) return;
   if (tools->size() > kMaxTools)

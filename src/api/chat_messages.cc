@@ -183,7 +183,7 @@ class Messages {
     std::string_view text;
     if (!f.string("arguments", &text)) return nullptr;
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return json::object();
-    auto arguments = parse_json(text, {.depth = 32});
+    auto arguments = parse_json(text, {.depth = 32, .values = 100'000});
     if (!arguments.ok() || !arguments->is_object()) {
       f.fail("arguments", fmt::format("{} is not a JSON object", quote(text)));
       return nullptr;

@@ -13,6 +13,7 @@ namespace {
 
 // How the answer's tokens become text: they continue a prompt, and control tokens stay hidden.
 constexpr text::Detokenizer::Options kAnswerDecoding{.skip_control = true, .at_text_start = false};
+constexpr int64_t kMaxPromptScores = 1'000'000;  // of one request; some 30 MB of JSON
 constexpr text::Detokenizer::Options kPromptDecoding{.skip_control = false, .at_text_start = true};
 
 std::vector<text::TokenScore> scores_of(const TokenEvent& event) {
@@ -52,6 +53,7 @@ std::string random_id(const char* prefix) {
 Generation::Started Generation::start(const Call& call, GenerationPlan plan) {
   std::unique_ptr<Generation> generation(new Generation(call, std::move(plan)));
   if (std::optional<Error> error = generation->fit_into_context()) return {nullptr, std::move(*error)};
+  if (std::optional<Error> error = generation->too_many_scores()) return {nullptr, std::move(*error)};
   const Status status = generation->submit(call);
   if (!status.ok()) return {nullptr, error_of(status)};
   return {std::move(generation), {}};
@@ -59,6 +61,23 @@ Generation::Started Generation::start(const Call& call, GenerationPlan plan) {
 
 Generation::~Generation() {
   cancel_all();
+}
+
+// The scores of prompts come at once and for every choice.
+std::optional<Error> Generation::too_many_scores() const {
+  if (!plan_.score_prompt) return {};
+  int64_t tokens = 0;
+  for (const PlannedPrompt& prompt : plan_.prompts)
+    tokens += int64_t(prompt.ids.size());
+  const int64_t scores = tokens * plan_.choices * (1 + std::max(plan_.fields.sampling.logprobs, 0));
+  if (scores <= kMaxPromptScores) return {};
+  return Error{
+      400,
+      fmt::format(
+          "echo with logprobs would give {} scores ({} tokens of prompts, {} choices, logprobs {}); at "
+          "most {} are allowed: lower n or logprobs, or send fewer prompts",
+          scores, tokens, plan_.choices, plan_.fields.sampling.logprobs, kMaxPromptScores),
+      "echo", "too_many_scores"};
 }
 
 // How many tokens each prompt may get. An error if a prompt leaves no room.

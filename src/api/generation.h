@@ -101,6 +101,7 @@ class Generation final : public Exchange {
   Generation(const Call& call, GenerationPlan plan) : service_(call.service), plan_(std::move(plan)) {}
   Status submit(const Call& call);
   std::optional<Error> fit_into_context();
+  std::optional<Error> too_many_scores() const;
   void take(Choice& choice);
   void take_score(Choice& choice, const TokenEvent& event);
   void render(Choice& choice, std::string& out);

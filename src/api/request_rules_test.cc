@@ -280,6 +280,7 @@ TEST(RequestRules, refuse_wrong_tools_and_templates) {
           {chat(R"("tool_choice":"maybe")"), 400, "tool_choice", "is not one of"},
           {chat(R"("tool_choice":5)"), 400, "tool_choice", "must be a string or an object"},
           {chat(R"("functions":[{"name":"f"}])"), 400, "functions", "old form"},
+          {chat(R"("function_call":{"name":"f"})"), 400, "function_call", "old form"},
           {chat(R"("chat_template_kwargs":[])"), 400, "chat_template_kwargs", "must be an object"},
           {chat(R"("chat_template_kwargs":{"messages":"x"})"), 400, "chat_template_kwargs.messages",
            "sets itself"},
@@ -354,7 +355,6 @@ TEST(RequestRules, a_text_of_megabytes_is_refused_before_it_is_tokenized) {
                           "has at least 1666666 tokens", "context_length_exceeded"}});
 }
 
-TEST(RequestRules, ids_beyond_the_context_are_refused_before_they_are_read) {
 // Every place of a chat request whose text a template may show.
 TEST(RequestRules, all_text_that_reaches_the_template_is_bounded) {
   const std::string text(1 << 20, 'x');
@@ -411,6 +411,7 @@ TEST(RequestRules, a_long_context_allows_more_text) {
   EXPECT_EQ(max_text_bytes(std::numeric_limits<int32_t>::max()), text::kMaxEncodedBytes);
 }
 
+TEST(RequestRules, ids_beyond_the_context_are_refused_before_they_are_read) {
   std::string ids;
   for (int i = 0; i < 401; ++i)
     ids += i > 0 ? ",-1" : "-1";
@@ -560,6 +561,28 @@ TEST(RequestRules, a_last_message_of_the_assistant_goes_on) {
   EXPECT_EQ(
       fake.text(request_of(fake, kChat, closed).prompt),
       "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nHe said<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(RequestRules, scores_of_prompts_are_bounded) {
+  FakeService fake;
+  fake.service.max_prompts = 64;
+  std::string ids = "[1";
+  for (int i = 1; i < 300; ++i)
+    ids += ",1";
+  ids += "]";
+  std::string prompts = ids;
+  for (int i = 1; i < 40; ++i)
+    prompts += "," + ids;
+  const auto body = [&](int n) {
+    return R"({"prompt":[)" + prompts + R"(],"echo":true,"logprobs":20,"max_tokens":1,"n":)" +
+           std::to_string(n) + "}";
+  };
+  int status = 0;
+  const json::value reply = fake.post_json(kCompletions, body(4), &status);
+  EXPECT_EQ(status, 400);
+  EXPECT_EQ(reply.at("error").at("param").as_string(), "echo");
+  EXPECT_THAT(std::string(reply.at("error").at("message").as_string()), HasSubstr("1008000 scores"));
+  EXPECT_NE(fake.post_exchange(kCompletions, body(3)), nullptr);
 }
 
 TEST(RequestRules, a_full_engine_is_429) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/quote.h"
 #include "cli/prompts.h"
 
 namespace invar {
@@ -24,7 +25,12 @@ bool is_key(const std::string& key) {
 Result<std::vector<std::string>> api_keys_of(const std::string& value) {
   std::error_code ec;
   if (value.find('/') == std::string::npos && !std::filesystem::exists(value, ec)) {
-    if (is_key(value)) return std::vector<std::string>{value};
+    if (is_key(value)) {
+      // "keys.txt" that was never made would be a key that anybody can guess.
+      if (value.find('.') == std::string::npos) return std::vector<std::string>{value};
+      return not_found(fmt::format(
+          "--api-key {}: there is no such file; if it is the key itself, put it into a file", value));
+    }
     return invalid_argument("--api-key: a key has visible ASCII characters only, and at least one");
   }
   auto text = read_text(value, kMaxKeyFile);
@@ -81,6 +87,11 @@ Result<server::ServerOptions> ServerFlags::finish() const {
     ASSIGN_OR_RETURN(const std::vector<std::string> keys, api_keys_of(value));
     o.api_keys.insert(o.api_keys.end(), keys.begin(), keys.end());
   }
+  for (const std::string& origin : o.cors_origins)
+    if (origin != "*" && (origin.find("://") == std::string::npos || origin.ends_with('/')))
+      return invalid_argument(
+          fmt::format("--cors-origin {}: an origin is a scheme and a host, such as https://example.com, or *",
+                      quote(origin)));
   if (!o.unix_path.empty()) o.port = -1;
   if (max_body_ > 0) o.limits.body_bytes = max_body_;
   o.limits.all_bodies_bytes = std::max(o.limits.all_bodies_bytes, o.limits.body_bytes);

@@ -78,6 +78,10 @@ int serve_verb(Arguments args) {
   flags.example("invar serve --unix /run/invar.sock --served-model-name small,gpt-4o-mini",
                 "on a unix socket, under two names");
   server.declare(flags);
+  engine.options.max_queue = 1024;
+  flags.integer("--max-queue", &engine.options.max_queue,
+                "answers that may wait while others run; more are refused with 429 (default: 1024)", 0,
+                1 << 20);
   flags.section("Model");
   flags.text("--served-model-name", &names, "A,B", "names that requests may give; replies say the first");
   flags.on("--accept-any-model", &model.accept_any_model,
