@@ -1,6 +1,7 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -16,15 +17,17 @@ bool KvCache::tail_shared(int32_t group) const {
   return at.slot != 0 && at.page < pages(group) && groups_[group].pages[at.page].shared();
 }
 
+int32_t KvCache::pages_to_reserve(int32_t g, int32_t tokens) const {
+  const int32_t fresh = placements_[g].pages_for(length_ + tokens) - groups_[g].end();
+  return std::max(fresh, 0) + (tail_shared(g) ? 1 : 0);
+}
+
 bool KvCache::reserve(int32_t tokens) {
   CHECK(tokens >= 0 && reserved_ == length_);
   if (tokens == 0) return true;
   const int32_t end = length_ + tokens;
-  for (int32_t g = 0; g < groups(); ++g) {
-    const int32_t fresh = placements_[g].pages_for(end) - groups_[g].end();
-    const int32_t copies = tail_shared(g) ? 1 : 0;
-    if (std::max(fresh, 0) + copies > pool_->available(g)) return false;
-  }
+  for (int32_t g = 0; g < groups(); ++g)
+    if (pages_to_reserve(g, tokens) > pool_->available(g)) return false;
   for (int32_t g = 0; g < groups(); ++g) {
     Group& group = groups_[g];
     if (tail_shared(g)) {
@@ -44,7 +47,6 @@ void KvCache::commit(int32_t tokens) {
   CHECK(tokens >= 0 && length_ + tokens <= reserved_);
   length_ += tokens;
   drop_tail(length_);
-  expire();
 }
 
 void KvCache::truncate(int32_t position) {
@@ -59,6 +61,26 @@ void KvCache::clear() {
   for (Group& group : groups_)
     group = Group();
   length_ = reserved_ = 0;
+}
+
+PageRef KvCache::page(int32_t g, int32_t page) const {
+  const int32_t at = page - groups_[g].base;
+  return at >= 0 && at < pages(g) ? groups_[g].pages[at] : PageRef();
+}
+
+void KvCache::replace(int32_t g, int32_t page, PageRef with) {
+  CHECK((page + 1) * placements_[g].page_tokens <= length_);
+  groups_[g].pages[page - groups_[g].base] = std::move(with);
+}
+
+void KvCache::resume(int32_t length, std::vector<std::vector<PageRef>> pages) {
+  CHECK(pages.size() == groups_.size());
+  for (int32_t g = 0; g < groups(); ++g) {
+    const int32_t base = placements_[g].pages_for(length) - int32_t(pages[g].size());
+    CHECK(base <= placements_[g].first_page(length));
+    groups_[g] = {base, std::move(pages[g])};
+  }
+  length_ = reserved_ = length;
 }
 
 KvCache KvCache::fork() const {

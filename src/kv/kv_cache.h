@@ -25,17 +25,29 @@ class KvCache {
   int32_t pages(int32_t group) const { return int32_t(groups_[group].pages.size()); }
   // Whether the next position lies in a page that someone else holds too, so that reserve() takes a copy.
   bool tail_shared(int32_t group) const;
+  // Pages that reserve(tokens) takes from the pool.
+  int32_t pages_to_reserve(int32_t group, int32_t tokens) const;
 
   // Makes positions [length, length + tokens) writable in every group, or changes nothing and returns false.
   bool reserve(int32_t tokens);
   // The first `tokens` reserved positions hold what the step wrote; the rest of the reservation is given
-  // back, and pages that no later query reads expire.
+  // back.
   void commit(int32_t tokens);
+  // Lets go of pages that no later query reads.
+  void expire();
   // Forgets positions from `position` on, and every reservation. Windowed groups reach back as far as they
   // keep.
   void truncate(int32_t position);
   // Forgets everything.
   void clear();
+
+  // The group's page number `page` (position / 64); an empty ref where it has expired.
+  PageRef page(int32_t group, int32_t page) const;
+  // Another page with the same bytes in its place; it must be there and full.
+  void replace(int32_t group, int32_t page, PageRef with);
+  // Forgets everything and goes on behind [0, length): pages[group] are the last ones that hold it, as many
+  // as the placement still needs.
+  void resume(int32_t length, std::vector<std::vector<PageRef>> pages);
 
   // Appends the group's runs over its pages up to `end` <= reserved(): ascending, gapless, the last one cut
   // at end.
@@ -65,7 +77,6 @@ class KvCache {
     return {position / per_page - groups_[group].base, position % per_page};
   }
   void drop_tail(int32_t position);
-  void expire();
 
   PagePool* pool_;
   std::span<const KvPlacement> placements_;

@@ -91,6 +91,7 @@ TEST_F(KvCacheTest, window_keeps_exactly_the_pages_that_a_query_can_read) {
   for (int32_t n = 1; n <= 1000; ++n) {
     ASSERT_TRUE(a.reserve(1));
     a.commit(1);
+    a.expire();
     const int32_t oldest_read = std::max(0, n - kWindow + 1);  // by the query at position n
     const int32_t pages = (n + kPageTokens - 1) / kPageTokens - oldest_read / kPageTokens;
     ASSERT_EQ(a.pages(1), pages) << n;
@@ -209,6 +210,7 @@ TEST_F(KvCacheTest, behaves_like_a_vector_under_random_operations) {
           const uint64_t base = stamp += 1000;
           write(m.cache, from, from + n, [&](int32_t p) { return base + uint64_t(p - from) * 2; });
           m.cache.commit(kept);
+          m.cache.expire();
           for (int32_t i = 0; i < kept; ++i)
             m.values.push_back(base + uint64_t(i) * 2);
         }

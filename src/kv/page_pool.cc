@@ -9,14 +9,20 @@
 namespace invar {
 
 PageRef::PageRef(const PageRef& other) : pool_(other.pool_), class_(other.class_), id_(other.id_) {
-  if (pool_ != nullptr) ++pool_->classes_[class_].refs[id_];
+  if (pool_ == nullptr) return;
+  PagePool::Class& c = pool_->classes_[class_];
+  if (++c.refs[id_] == 2 && c.kept[id_]) --c.idle;
 }
 
 PageRef::~PageRef() {
   if (pool_ == nullptr) return;
   PagePool::Class& c = pool_->classes_[class_];
   CHECK(c.refs[id_] > 0);
-  if (--c.refs[id_] > 0) return;
+  if (--c.refs[id_] > 0) {
+    if (c.refs[id_] == 1 && c.kept[id_]) ++c.idle;
+    return;
+  }
+  CHECK(!c.kept[id_]);
   c.free.push_back(id_);
   --c.used;
 }
@@ -27,6 +33,13 @@ std::byte* PageRef::data() const {
 
 bool PageRef::shared() const {
   return pool_->classes_[class_].refs[id_] > 1;
+}
+
+void PageRef::keep(bool kept) {
+  PagePool::Class& c = pool_->classes_[class_];
+  CHECK(c.kept[id_] != kept);
+  c.kept[id_] = kept;
+  if (c.refs[id_] == 1) c.idle += kept ? 1 : -1;
 }
 
 Result<std::unique_ptr<PagePool>> PagePool::create(std::vector<SizeClass> classes) {
@@ -53,6 +66,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(std::vector<SizeClass> classe
   for (Class& c : pool->classes_) {
     c.free.reserve(c.pages);
     c.refs.assign(c.pages, 0);
+    c.kept.assign(c.pages, false);
   }
   return pool;
 }
@@ -103,6 +117,13 @@ int64_t PagePool::total_used() const {
   int64_t n = 0;
   for (const Class& c : classes_)
     n += c.used;
+  return n;
+}
+
+int64_t PagePool::total_idle() const {
+  int64_t n = 0;
+  for (const Class& c : classes_)
+    n += c.idle;
   return n;
 }
 

@@ -37,6 +37,8 @@ class PageRef {
   int32_t id() const { return id_; }
   int32_t size_class() const { return class_; }
   bool shared() const;  // someone else holds this page too: it must not be written
+  // Marks the page as one that its holder keeps for others (PrefixCache): with no second holder it is idle.
+  void keep(bool kept);
 
  private:
   friend class PagePool;
@@ -68,8 +70,10 @@ class PagePool {
   int32_t pages(int32_t size_class) const { return classes_[size_class].pages; }
   int32_t used(int32_t size_class) const { return classes_[size_class].used; }
   int32_t available(int32_t size_class) const { return pages(size_class) - used(size_class); }
+  int32_t idle(int32_t size_class) const { return classes_[size_class].idle; }  // used, but only kept
   int64_t total_pages() const;
   int64_t total_used() const;
+  int64_t total_idle() const;
   size_t bytes() const { return memory_.size(); }
 
  private:
@@ -80,9 +84,11 @@ class PagePool {
     size_t page_bytes = 0;
     size_t offset = 0;  // of page 0 in memory_
     int32_t used = 0;
+    int32_t idle = 0;
     int32_t untouched = 0;       // pages from here on were never handed out: zero, and not resident
     std::vector<int32_t> free;   // returned pages, the last one goes out first
     std::vector<uint32_t> refs;  // [pages]
+    std::vector<bool> kept;      // [pages]
   };
   PagePool() = default;
   PageRef take_raw(int32_t size_class, bool* zeroed);

@@ -1,0 +1,320 @@
+#include "kv/prefix_cache.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace invar {
+namespace {
+
+constexpr size_t kRememberedEvictions = 1 << 16;
+
+uint64_t chained(uint64_t before, std::span<const int32_t> tokens) {
+  return hash64(std::as_bytes(tokens), before);
+}
+
+void give_back(PageRef& page) {
+  page.keep(false);
+  page = PageRef();
+}
+
+// Of every group the page that holds `position`.
+std::vector<PageRef> pages_of(const KvCache& cache, int32_t position) {
+  std::vector<PageRef> pages;
+  for (int32_t g = 0; g < cache.groups(); ++g)
+    pages.push_back(cache.page(g, position / kPageTokens));
+  return pages;
+}
+
+}  // namespace
+
+const char* prefix_end_name(PrefixEnd end) {
+  constexpr std::array kNames = {"complete", "off",        "new",     "differs",
+                                 "evicted",  "other_salt", "expired", "no_room"};
+  return kNames[size_t(end)];
+}
+
+void PrefixPath::stand_on(PrefixNode* node) {
+  if (node == node_) return;
+  PrefixNode* const left = std::exchange(node_, node);
+  if (node != nullptr) {
+    node->standing.push_back(this);
+    cache_->idle_.erase({node->last_used, node});
+  }
+  if (left != nullptr) {
+    std::erase(left->standing, this);
+    cache_->offer(left);
+  }
+}
+
+void PrefixPath::leave() {
+  if (node_ == nullptr) return;
+  cache_->touch(node_);
+  stand_on(nullptr);
+  cache_->shrink();
+}
+
+PrefixCache::PrefixCache(PagePool* pool, std::span<const KvPlacement> placements, uint64_t max_bytes)
+    : pool_(pool), placements_(placements), max_bytes_(max_bytes) {}
+
+PrefixCache::~PrefixCache() {
+  clear();
+  CHECK(nodes_ == 0);  // no sequence outlives the cache
+}
+
+PrefixNode* PrefixCache::root(uint64_t salt) {
+  std::unique_ptr<PrefixNode>& root = roots_[salt];
+  if (root == nullptr) {
+    root = std::make_unique<PrefixNode>();
+    root->digest = chained(salt, {});
+  }
+  return root.get();
+}
+
+PrefixNode* PrefixCache::add_child(PrefixNode* parent, std::span<const int32_t> tokens) {
+  auto node = std::make_unique<PrefixNode>();
+  node->parent = parent;
+  node->first_position = parent->end();
+  node->tokens.assign(tokens.begin(), tokens.end());
+  node->pages.resize(placements_.size());
+  node->digest = chained(parent->digest, tokens);
+  node->unsalted = chained(parent->unsalted, tokens);
+  node->last_used = ++clock_;
+  const auto at = std::lower_bound(parent->children.begin(), parent->children.end(), node,
+                                   [](const auto& a, const auto& b) { return a->tokens < b->tokens; });
+  ++unsalted_[node->unsalted];
+  ++nodes_;
+  idle_.erase({parent->last_used, parent});
+  return parent->children.insert(at, std::move(node))->get();
+}
+
+// Whoever uses a node uses everything above it. What is above was used last, so that the oldest is a leaf.
+void PrefixCache::touch(PrefixNode* node) {
+  for (; node->parent != nullptr; node = node->parent) {
+    const bool offered = idle_.erase({node->last_used, node}) > 0;
+    node->last_used = ++clock_;
+    if (offered) idle_.insert({node->last_used, node});
+  }
+}
+
+void PrefixCache::offer(PrefixNode* node) {
+  if (node->needed()) return;
+  if (node->parent != nullptr) {
+    idle_.insert({node->last_used, node});
+  } else {
+    std::erase_if(roots_, [&](const auto& root) { return root.second.get() == node; });
+  }
+}
+
+void PrefixCache::evict(PrefixNode* node) {
+  CHECK(!node->needed());
+  idle_.erase({node->last_used, node});
+  const auto named = unsalted_.find(node->unsalted);
+  if (--named->second == 0) unsalted_.erase(named);
+  if (evicted_order_.size() < kRememberedEvictions) {
+    evicted_order_.push_back(node->digest);
+  } else {
+    evicted_.erase(std::exchange(evicted_order_[evicted_next_], node->digest));
+    evicted_next_ = (evicted_next_ + 1) % kRememberedEvictions;
+  }
+  evicted_.insert(node->digest);
+  --nodes_;
+  ++evictions_;
+  for (PageRef& page : node->pages)
+    if (page) give_back(page);
+  PrefixNode* const parent = node->parent;
+  std::erase_if(parent->children, [&](const auto& child) { return child.get() == node; });
+  offer(parent);
+}
+
+bool PrefixCache::evict_oldest() {
+  if (idle_.empty()) return false;
+  evict(idle_.begin()->second);
+  return true;
+}
+
+void PrefixCache::clear() {
+  while (evict_oldest()) {
+  }
+}
+
+uint64_t PrefixCache::idle_bytes() const {
+  uint64_t bytes = 0;
+  for (int32_t g = 0; g < pool_->classes(); ++g)
+    bytes += uint64_t(pool_->idle(g)) * pool_->layout(g).page_bytes();
+  return bytes;
+}
+
+void PrefixCache::shrink() {
+  while (idle_bytes() > max_bytes_ && evict_oldest()) {
+  }
+}
+
+bool PrefixCache::make_room(int32_t size_class, int32_t pages) {
+  if (obtainable(size_class) < pages) return false;
+  while (pool_->available(size_class) < pages)
+    if (!(placements_[size_t(size_class)].keep > 0 && drop_windowed(size_class)) && !evict_oldest())
+      return false;
+  return true;
+}
+
+// Of a windowed group a prefix needs the end only: pages in its middle can go before the prefix does, those
+// where prefixes part last. Half of them at once, because finding them visits every node.
+bool PrefixCache::drop_windowed(int32_t size_class) {
+  std::vector<PrefixNode*> inner;
+  const auto visit = [&](auto& self, PrefixNode* node) -> void {
+    for (const auto& child : node->children) {
+      const PageRef& page = child->pages[size_t(size_class)];
+      if (page && !page.shared() && !child->children.empty()) inner.push_back(child.get());
+      self(self, child.get());
+    }
+  };
+  for (const auto& [salt, root] : roots_)
+    visit(visit, root.get());
+  if (inner.empty()) return false;
+  const auto middle = inner.begin() + ptrdiff_t(inner.size() / 2);
+  std::nth_element(inner.begin(), middle, inner.end(), [](const PrefixNode* a, const PrefixNode* b) {
+    return std::pair(a->children.size() > 1, a->last_used) < std::pair(b->children.size() > 1, b->last_used);
+  });
+  for (auto node = inner.begin(); node <= middle; ++node)
+    give_back((*node)->pages[size_t(size_class)]);
+  return true;
+}
+
+PrefixMatch PrefixCache::match(PrefixPath& path, const std::vector<int32_t>& tokens, int32_t limit,
+                               KvCache& cache) {
+  CHECK(cache.reserved() == cache.length());
+  if (max_bytes_ == 0 || path.cache_ != this) return {cache.length(), PrefixEnd::kOff};
+  if (path.node_ == nullptr) path.stand_on(root(path.salt_));
+  path.tokens_ = &tokens;
+  path.pages_ = &cache;
+
+  const std::span<const int32_t> wanted = std::span(tokens).first(size_t(limit));
+  PrefixNode* node = path.node_;
+  const auto rest = [&] { return wanted.subspan(size_t(std::min(limit, node->end()))); };
+  Tail tail;
+  while (true) {
+    const PrefixNode::Nearest nearest = node->nearest_child(rest());
+    if (nearest.common < kPageTokens) {
+      tail = {nearest.common, nearest.common > 0 ? nearest.child->pages : std::vector<PageRef>()};
+      break;
+    }
+    node = nearest.child;
+  }
+  for (const PrefixPath* other : node->standing) {
+    if (other == &path) continue;
+    const std::span<const int32_t> theirs = std::span(*other->tokens_).first(size_t(other->pages_->length()));
+    const int32_t common = common_tokens(theirs.subspan(size_t(node->end())), rest());
+    if (common > tail.tokens) tail = {common, pages_of(*other->pages_, node->end())};
+  }
+
+  PrefixMatch match{node->end() + tail.tokens, PrefixEnd::kComplete};
+  if (match.tokens < limit) match.end = explain(*node, rest(), tail.tokens);
+  while (match.tokens > cache.length()) {
+    const PrefixEnd obstacle = take_over(path, node, tail, cache);
+    if (obstacle == PrefixEnd::kComplete) break;
+    match.end = obstacle;
+    if (tail.tokens > 0) {
+      tail = {};
+    } else {
+      node = node->parent;
+    }
+    match.tokens = node->end();
+  }
+  match.tokens = cache.length();
+  return match;
+}
+
+// The pages of `node`'s prefix and a copy of the tail's become the cache's.
+PrefixEnd PrefixCache::take_over(PrefixPath& path, PrefixNode* node, const Tail& tail, KvCache& cache) {
+  const int32_t length = node->end() + tail.tokens;
+  std::vector<std::vector<PageRef>> pages(placements_.size());
+  for (size_t g = 0; g < placements_.size(); ++g) {
+    const int32_t first = placements_[g].first_page(length) * kPageTokens;
+    const PrefixNode* at = node;
+    for (; at->parent != nullptr && at->first_position >= first; at = at->parent) {
+      if (!at->pages[g]) return PrefixEnd::kExpired;
+      pages[g].push_back(at->pages[g]);
+    }
+    std::reverse(pages[g].begin(), pages[g].end());
+    if (tail.tokens > 0 && !tail.pages[g]) return PrefixEnd::kExpired;
+  }
+  path.stand_on(node);
+  if (tail.tokens > 0) {
+    // What is copied and what precedes it is in our hands, so that making room cannot take it.
+    for (int32_t g = 0; g < pool_->classes(); ++g)
+      if (!make_room(g, 1)) return PrefixEnd::kNoRoom;
+    for (size_t g = 0; g < pages.size(); ++g)
+      pages[g].push_back(pool_->take_copy(tail.pages[g]));
+  }
+  touch(node);
+  cache.resume(length, std::move(pages));
+  return PrefixEnd::kComplete;
+}
+
+// Why the prompt is not known beyond `node` and `common` further tokens; `rest` follows the node.
+PrefixEnd PrefixCache::explain(const PrefixNode& node, std::span<const int32_t> rest, int32_t common) const {
+  if (rest.size() >= size_t(kPageTokens)) {
+    const std::span<const int32_t> page = rest.first(kPageTokens);
+    if (evicted_.contains(chained(node.digest, page))) return PrefixEnd::kEvicted;
+    if (unsalted_.contains(chained(node.unsalted, page))) return PrefixEnd::kOtherSalt;
+  }
+  return node.parent == nullptr && common == 0 ? PrefixEnd::kNew : PrefixEnd::kDiffers;
+}
+
+void PrefixCache::publish(PrefixPath& path, const std::vector<int32_t>& tokens, KvCache& cache) {
+  if (max_bytes_ == 0 || path.cache_ != this) return;
+  if (path.node_ == nullptr) path.stand_on(root(path.salt_));
+  path.tokens_ = &tokens;
+  path.pages_ = &cache;
+  while (path.node_->end() + kPageTokens <= cache.length()) {
+    const int32_t first = path.node_->end();
+    const std::span<const int32_t> page = std::span(tokens).subspan(size_t(first), kPageTokens);
+    const PrefixNode::Nearest nearest = path.node_->nearest_child(page);
+    PrefixNode* child = nearest.child;
+    if (nearest.common < kPageTokens) {
+      if (child != nullptr && nearest.common == int32_t(child->tokens.size()))
+        evict(child);  // part of the new one
+      child = add_child(path.node_, page);
+    }
+    for (int32_t g = 0; g < cache.groups(); ++g) {
+      PageRef& known = child->pages[size_t(g)];
+      const PageRef own = cache.page(g, first / kPageTokens);
+      if (known) {
+        if (own) cache.replace(g, first / kPageTokens, known);
+      } else if (own) {
+        known = own;
+        known.keep(true);
+      }
+    }
+    path.stand_on(child);
+  }
+}
+
+void PrefixCache::keep_tail(PrefixPath& path, const std::vector<int32_t>& tokens, const KvCache& cache) {
+  if (max_bytes_ == 0 || path.node_ == nullptr) return path.leave();
+  const int32_t first = path.node_->end();
+  const std::span<const int32_t> rest =
+      std::span(tokens).subspan(size_t(first), size_t(cache.length() - first));
+  CHECK(rest.size() < size_t(kPageTokens));  // full pages are published
+  if (path.node_->nearest_child(rest).common < int32_t(rest.size())) {
+    PrefixNode* const child = add_child(path.node_, rest);
+    child->pages = pages_of(cache, first);
+    for (PageRef& page : child->pages)
+      page.keep(true);
+    offer(child);
+  }
+  path.leave();
+}
+
+void PrefixCache::follow(PrefixPath& path, const PrefixPath& other, const std::vector<int32_t>& tokens,
+                         const KvCache& cache) {
+  if (other.node_ == nullptr) return;
+  path.tokens_ = &tokens;
+  path.pages_ = &cache;
+  path.stand_on(other.node_);
+}
+
+}  // namespace invar
