@@ -183,48 +183,51 @@ bool PrefixCache::drop_windowed(int32_t size_class) {
   return true;
 }
 
-PrefixMatch PrefixCache::match(PrefixPath& path, const std::vector<int32_t>& tokens, int32_t limit,
-                               KvCache& cache) {
-  CHECK(cache.reserved() == cache.length());
-  if (max_bytes_ == 0 || path.cache_ != this) return {cache.length(), PrefixEnd::kOff};
+void PrefixCache::enter(PrefixPath& path, const std::vector<int32_t>& tokens, const KvCache& pages) {
   if (path.node_ == nullptr) path.stand_on(root(path.salt_));
   path.tokens_ = &tokens;
-  path.pages_ = &cache;
+  path.pages_ = &pages;
+}
 
-  const std::span<const int32_t> wanted = std::span(tokens).first(size_t(limit));
-  PrefixNode* node = path.node_;
-  const auto rest = [&] { return wanted.subspan(size_t(std::min(limit, node->end()))); };
-  Tail tail;
-  while (true) {
-    const PrefixNode::Nearest nearest = node->nearest_child(rest());
-    if (nearest.common < kPageTokens) {
-      tail = {nearest.common, nearest.common > 0 ? nearest.child->pages : std::vector<PageRef>()};
-      break;
-    }
-    node = nearest.child;
+PrefixEnd PrefixPath::match(const std::vector<int32_t>& tokens, int32_t limit, KvCache& pages) {
+  CHECK(pages.reserved() == pages.length());
+  if (cache_->max_bytes_ == 0) return PrefixEnd::kOff;
+  cache_->enter(*this, tokens, pages);
+  PrefixNode* node = node_;
+  const auto rest = [&] {
+    const int32_t from = std::min(limit, node->end());
+    return std::span(tokens).subspan(size_t(from), size_t(limit - from));
+  };
+  for (auto next = node->nearest_child(rest()); next.common == kPageTokens;
+       next = node->nearest_child(rest()))
+    node = next.child;
+  PrefixCache::Tail tail = cache_->nearest_tail(*this, *node, rest());
+
+  PrefixEnd end =
+      node->end() + tail.tokens >= limit ? PrefixEnd::kComplete : cache_->explain(*node, rest(), tail.tokens);
+  while (node->end() + tail.tokens > pages.length()) {
+    const PrefixEnd obstacle = cache_->take_over(*this, node, tail, pages);
+    if (obstacle == PrefixEnd::kComplete) break;
+    end = obstacle;
+    if (tail.tokens == 0) node = node->parent;
+    tail = {};
   }
-  for (const PrefixPath* other : node->standing) {
+  return end;
+}
+
+// The page after `node` that agrees with most of `rest`: of a child, or of a sequence that is at it.
+PrefixCache::Tail PrefixCache::nearest_tail(const PrefixPath& path, const PrefixNode& node,
+                                            std::span<const int32_t> rest) const {
+  Tail tail;
+  const PrefixNode::Nearest nearest = node.nearest_child(rest);
+  if (nearest.common > 0) tail = {nearest.common, nearest.child->pages};
+  for (const PrefixPath* other : node.standing) {
     if (other == &path) continue;
     const std::span<const int32_t> theirs = std::span(*other->tokens_).first(size_t(other->pages_->length()));
-    const int32_t common = common_tokens(theirs.subspan(size_t(node->end())), rest());
-    if (common > tail.tokens) tail = {common, pages_of(*other->pages_, node->end())};
+    const int32_t common = common_tokens(theirs.subspan(size_t(node.end())), rest);
+    if (common > tail.tokens) tail = {common, pages_of(*other->pages_, node.end())};
   }
-
-  PrefixMatch match{node->end() + tail.tokens, PrefixEnd::kComplete};
-  if (match.tokens < limit) match.end = explain(*node, rest(), tail.tokens);
-  while (match.tokens > cache.length()) {
-    const PrefixEnd obstacle = take_over(path, node, tail, cache);
-    if (obstacle == PrefixEnd::kComplete) break;
-    match.end = obstacle;
-    if (tail.tokens > 0) {
-      tail = {};
-    } else {
-      node = node->parent;
-    }
-    match.tokens = node->end();
-  }
-  match.tokens = cache.length();
-  return match;
+  return tail;
 }
 
 // The pages of `node`'s prefix and a copy of the tail's become the cache's.
@@ -264,57 +267,55 @@ PrefixEnd PrefixCache::explain(const PrefixNode& node, std::span<const int32_t> 
   return node.parent == nullptr && common == 0 ? PrefixEnd::kNew : PrefixEnd::kDiffers;
 }
 
-void PrefixCache::publish(PrefixPath& path, const std::vector<int32_t>& tokens, KvCache& cache) {
-  if (max_bytes_ == 0 || path.cache_ != this) return;
-  if (path.node_ == nullptr) path.stand_on(root(path.salt_));
-  path.tokens_ = &tokens;
-  path.pages_ = &cache;
-  while (path.node_->end() + kPageTokens <= cache.length()) {
-    const int32_t first = path.node_->end();
+void PrefixPath::publish(const std::vector<int32_t>& tokens, KvCache& pages) {
+  if (cache_->max_bytes_ == 0) return;
+  cache_->enter(*this, tokens, pages);
+  while (node_->end() + kPageTokens <= pages.length()) {
+    const int32_t first = node_->end();
     const std::span<const int32_t> page = std::span(tokens).subspan(size_t(first), kPageTokens);
-    const PrefixNode::Nearest nearest = path.node_->nearest_child(page);
+    const PrefixNode::Nearest nearest = node_->nearest_child(page);
     PrefixNode* child = nearest.child;
     if (nearest.common < kPageTokens) {
-      if (child != nullptr && nearest.common == int32_t(child->tokens.size()))
-        evict(child);  // part of the new one
-      child = add_child(path.node_, page);
+      // What was an end is the beginning of the new one.
+      if (child != nullptr && nearest.common == int32_t(child->tokens.size())) cache_->evict(child);
+      child = cache_->add_child(node_, page);
     }
-    for (int32_t g = 0; g < cache.groups(); ++g) {
+    for (int32_t g = 0; g < pages.groups(); ++g) {
       PageRef& known = child->pages[size_t(g)];
-      const PageRef own = cache.page(g, first / kPageTokens);
+      const PageRef own = pages.page(g, first / kPageTokens);
+      if (!own) continue;
       if (known) {
-        if (own) cache.replace(g, first / kPageTokens, known);
-      } else if (own) {
+        pages.replace(g, first / kPageTokens, known);
+      } else {
         known = own;
         known.keep(true);
       }
     }
-    path.stand_on(child);
+    stand_on(child);
   }
 }
 
-void PrefixCache::keep_tail(PrefixPath& path, const std::vector<int32_t>& tokens, const KvCache& cache) {
-  if (max_bytes_ == 0 || path.node_ == nullptr) return path.leave();
-  const int32_t first = path.node_->end();
+void PrefixPath::keep_tail(const std::vector<int32_t>& tokens, const KvCache& pages) {
+  if (node_ == nullptr) return;
+  const int32_t first = node_->end();
   const std::span<const int32_t> rest =
-      std::span(tokens).subspan(size_t(first), size_t(cache.length() - first));
+      std::span(tokens).subspan(size_t(first), size_t(pages.length() - first));
   CHECK(rest.size() < size_t(kPageTokens));  // full pages are published
-  if (path.node_->nearest_child(rest).common < int32_t(rest.size())) {
-    PrefixNode* const child = add_child(path.node_, rest);
-    child->pages = pages_of(cache, first);
+  if (node_->nearest_child(rest).common < int32_t(rest.size())) {
+    PrefixNode* const child = cache_->add_child(node_, rest);
+    child->pages = pages_of(pages, first);
     for (PageRef& page : child->pages)
       page.keep(true);
-    offer(child);
+    cache_->offer(child);
   }
-  path.leave();
+  leave();
 }
 
-void PrefixCache::follow(PrefixPath& path, const PrefixPath& other, const std::vector<int32_t>& tokens,
-                         const KvCache& cache) {
-  if (other.node_ == nullptr) return;
-  path.tokens_ = &tokens;
-  path.pages_ = &cache;
-  path.stand_on(other.node_);
+void PrefixPath::follow(const PrefixPath& other, const std::vector<int32_t>& tokens, const KvCache& pages) {
+  if (other.node_ == nullptr) return leave();
+  stand_on(other.node_);
+  tokens_ = &tokens;
+  pages_ = &pages;
 }
 
 }  // namespace invar

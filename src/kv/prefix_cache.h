@@ -26,38 +26,12 @@ namespace invar {
 
 class PrefixCache;
 
-// Where one sequence stands in the tree: the node of its last full page. A member of the sequence, which
-// outlives no cache. Its node, and with it everything above, stays while it stands there.
-class PrefixPath {
- public:
-  PrefixPath() = default;  // of no cache: nothing is found and nothing is kept
-  PrefixPath(PrefixCache* cache, uint64_t salt) : cache_(cache), salt_(salt) {}
-  ~PrefixPath() { leave(); }
-  PrefixPath(const PrefixPath&) = delete;
-  PrefixPath& operator=(const PrefixPath&) = delete;
-
-  // Back to the start, without keeping more than full pages.
-  void leave();
-  const PrefixNode* node() const { return node_; }  // nullptr before the first match or publish
-
- private:
-  friend class PrefixCache;
-  void stand_on(PrefixNode* node);
-
-  PrefixCache* cache_ = nullptr;
-  uint64_t salt_ = 0;
-  PrefixNode* node_ = nullptr;
-  // What the sequence computes behind node_, so that others may copy its unfinished page. Valid while node_.
-  const std::vector<int32_t>* tokens_ = nullptr;
-  const KvCache* pages_ = nullptr;
-};
-
 // Why a prompt was not found further than it was.
 enum class PrefixEnd : uint8_t {
   kComplete,   // as far as it may
-  kOff,        // no prefix cache, or the request wants logits of its prompt
+  kOff,        // no prefix cache
   kNew,        // nothing that begins like this is or was known
-  kDiffers,    // the nearest known sequence has another token at PrefixMatch::tokens, or ends there
+  kDiffers,    // the nearest known sequence has another token there, or ends
   kEvicted,    // it was known, and its pages were given up for others
   kOtherSalt,  // known under another salt only
   kExpired,    // known, but a sliding window has let go of what is needed to go on there
@@ -65,9 +39,41 @@ enum class PrefixEnd : uint8_t {
 };
 const char* prefix_end_name(PrefixEnd end);
 
-struct PrefixMatch {
-  int32_t tokens = 0;  // in the sequence's cache now
-  PrefixEnd end = PrefixEnd::kOff;
+// Where one sequence stands in the tree: the node of its last full page, which stays, with everything above
+// it, while the sequence stands there. A member of the sequence, declared before its KvCache; the functions
+// take the tokens and the cache of that sequence, which must live as long.
+class PrefixPath {
+ public:
+  PrefixPath(PrefixCache* cache, uint64_t salt) : cache_(cache), salt_(salt) {}
+  ~PrefixPath() { leave(); }
+  PrefixPath(const PrefixPath&) = delete;
+  PrefixPath& operator=(const PrefixPath&) = delete;
+
+  // Puts as much of tokens[0, limit) as is known into `pages`, if that is more than is there; nothing may be
+  // reserved. Says what ended it.
+  PrefixEnd match(const std::vector<int32_t>& tokens, int32_t limit, KvCache& pages);
+  // Makes the full pages known; where another sequence was faster, its pages replace the own ones. To be
+  // called after a commit and before pages expire.
+  void publish(const std::vector<int32_t>& tokens, KvCache& pages);
+  // The sequence ends: its last, unfinished page becomes known too, and the path leaves.
+  void keep_tail(const std::vector<int32_t>& tokens, const KvCache& pages);
+  // Stands where `other` does: the sequence is a fork, or goes on with the pages of the other one.
+  void follow(const PrefixPath& other, const std::vector<int32_t>& tokens, const KvCache& pages);
+  // Back to the start; full pages stay known.
+  void leave();
+
+  const PrefixNode* node() const { return node_; }  // nullptr before the first match or publish
+
+ private:
+  friend class PrefixCache;
+  void stand_on(PrefixNode* node);
+
+  PrefixCache* cache_;
+  uint64_t salt_;
+  PrefixNode* node_ = nullptr;
+  // What the sequence computes behind node_, so that others may copy its unfinished page. Valid while node_.
+  const std::vector<int32_t>* tokens_ = nullptr;
+  const KvCache* pages_ = nullptr;
 };
 
 class PrefixCache {
@@ -77,18 +83,6 @@ class PrefixCache {
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
-
-  // Puts as much of tokens[0, limit) as is known into `cache`, if that is more than it has; nothing may be
-  // reserved there. `path` is the sequence's, `tokens` all it knows, both live as long as `cache`.
-  PrefixMatch match(PrefixPath& path, const std::vector<int32_t>& tokens, int32_t limit, KvCache& cache);
-  // Makes the full pages of `cache` known; where another sequence was faster, its pages replace the own ones.
-  // To be called after a commit and before pages expire.
-  void publish(PrefixPath& path, const std::vector<int32_t>& tokens, KvCache& cache);
-  // The sequence ends: its last, unfinished page becomes known too, and the path leaves.
-  void keep_tail(PrefixPath& path, const std::vector<int32_t>& tokens, const KvCache& cache);
-  // `path` stands where `other` does, for a fork of its sequence.
-  void follow(PrefixPath& path, const PrefixPath& other, const std::vector<int32_t>& tokens,
-              const KvCache& cache);
 
   // Gives up pages that nobody uses until `pages` are available in the size class, the least recently used
   // first. False if there are not enough.
@@ -110,6 +104,7 @@ class PrefixCache {
     int32_t tokens = 0;
     std::vector<PageRef> pages;  // [groups] if tokens > 0
   };
+  void enter(PrefixPath& path, const std::vector<int32_t>& tokens, const KvCache& pages);
   PrefixNode* root(uint64_t salt);
   PrefixNode* add_child(PrefixNode* parent, std::span<const int32_t> tokens);
   void touch(PrefixNode* node);
@@ -118,6 +113,7 @@ class PrefixCache {
   bool evict_oldest();
   bool drop_windowed(int32_t size_class);
   void shrink();
+  Tail nearest_tail(const PrefixPath& path, const PrefixNode& node, std::span<const int32_t> rest) const;
   PrefixEnd take_over(PrefixPath& path, PrefixNode* node, const Tail& tail, KvCache& cache);
   PrefixEnd explain(const PrefixNode& node, std::span<const int32_t> rest, int32_t common) const;
 

@@ -60,7 +60,7 @@ class PrefixCacheTest : public testing::Test {
         if (p >= from) *slot = w.values[size_t(p)];
       });
     w.pages.commit(n);
-    cache_->publish(w.path, w.tokens, w.pages);
+    w.path.publish(w.tokens, w.pages);
     w.pages.expire();
     return true;
   }
@@ -84,9 +84,16 @@ class PrefixCacheTest : public testing::Test {
       ASSERT_EQ(next, w.pages.length()) << "group " << g;
     }
   }
-  PrefixMatch match(Walker& w, int32_t limit) { return cache_->match(w.path, w.tokens, limit, w.pages); }
-  PrefixMatch match(Walker& w) { return match(w, int32_t(w.tokens.size()) - 1); }
-  void end(std::unique_ptr<Walker> w) { cache_->keep_tail(w->path, w->tokens, w->pages); }
+  struct Match {
+    int32_t tokens;
+    PrefixEnd end;
+  };
+  static Match match(Walker& w, int32_t limit) {
+    const PrefixEnd end = w.path.match(w.tokens, limit, w.pages);
+    return {w.pages.length(), end};
+  }
+  static Match match(Walker& w) { return match(w, int32_t(w.tokens.size()) - 1); }
+  static void end(std::unique_ptr<Walker> w) { w->path.keep_tail(w->tokens, w->pages); }
 
   static std::vector<int32_t> numbers(int32_t n, int32_t first = 0) {
     std::vector<int32_t> tokens;
@@ -109,7 +116,7 @@ TEST_F(PrefixCacheTest, finds_full_pages_and_copies_the_last_partial_one) {
   EXPECT_EQ(pool_->total_used(), pool_->total_idle());
 
   auto same = walker(numbers(200));
-  const PrefixMatch found = match(*same);
+  const Match found = match(*same);
   EXPECT_EQ(found.tokens, 199);  // the last one is to be computed
   EXPECT_EQ(found.end, PrefixEnd::kComplete);
   EXPECT_EQ(pool_->used(0), 5);  // three full pages are shared, the tail is a copy
@@ -127,7 +134,7 @@ TEST_F(PrefixCacheTest, says_where_and_why_a_prompt_parts) {
   auto tokens = numbers(200);
   tokens[150] = 9999;
   auto other = walker(tokens);
-  PrefixMatch found = match(*other);
+  Match found = match(*other);
   EXPECT_EQ(found.tokens, 150);
   EXPECT_EQ(found.end, PrefixEnd::kDiffers);
   expect_own(*other);
@@ -236,7 +243,7 @@ TEST_F(PrefixCacheTest, model_based_random_operations) {
     const int32_t known = int32_t(w->tokens.size());
     if (what < 30) {
       const int32_t before = w->pages.length();
-      const PrefixMatch found = match(*w);
+      const Match found = match(*w);
       ASSERT_LE(found.tokens, std::max(before, known - 1));
       hits += found.tokens > before;
       if (found.tokens > before) expect_own(*w);
@@ -250,7 +257,7 @@ TEST_F(PrefixCacheTest, model_based_random_operations) {
     } else if (what < 85 && live.size() < 8) {
       auto fork = walker(w->tokens, 0);
       fork->pages = w->pages.fork();
-      cache_->follow(fork->path, w->path, fork->tokens, fork->pages);
+      fork->path.follow(w->path, fork->tokens, fork->pages);
       live.push_back(std::move(fork));
       ++forks;
     } else if (what < 90) {
