@@ -29,7 +29,7 @@ namespace {
 // EngineStats that other threads may read while the engine counts.
 struct Counters {
   std::atomic<int64_t> submitted{0}, steps{0}, prompt_tokens{0}, recomputed_tokens{0}, preemptions{0},
-      pages_used{0};
+      pages_used{0}, pages_idle{0}, prefix_evictions{0};
   std::atomic<int32_t> running{0};
 };
 
@@ -52,6 +52,7 @@ GenerateRequest further_choice(const GenerateRequest& first, int32_t index) {
   r.sampling.sample_index += uint32_t(index);
   r.stop_ids = first.stop_ids;
   r.ignore_eos = first.ignore_eos;
+  r.cache_salt = first.cache_salt;
   if (first.guard != nullptr) r.guard = first.guard->clone();
   r.notify = first.notify;
   return r;
@@ -88,6 +89,8 @@ StepRecord describe(const Plan& plan) {
   }
   r.cut_prompts = plan.cut_prompts;
   r.preempted = plan.preempted;
+  r.reused_tokens = plan.reused_tokens;
+  r.following = plan.following;
   return r;
 }
 
@@ -95,17 +98,18 @@ StepRecord describe(const Plan& plan) {
 
 struct Engine::Impl {
   Impl(EngineModel m, std::unique_ptr<Backend> b, std::unique_ptr<Executable> e, PoolPlan plan,
-       std::unique_ptr<PagePool> p, const SchedulerLimits& limits, int32_t max_queue)
+       std::unique_ptr<PagePool> p, const SchedulerLimits& limits, const EngineOptions& options)
       : model(std::move(m)),
         backend(std::move(b)),
         runner(std::move(e)),
         placements(std::move(plan.placements)),
         context(plan.context),
         pool(std::move(p)),
-        scheduler(limits, pool.get(), placements),
+        prefixes(pool.get(), placements, options.prefix_cache_bytes),
+        scheduler(limits, &prefixes, placements),
         sampler(backend->row_kernels()),
         scorer(backend->row_kernels()),
-        max_live(int64_t{limits.max_running} + max_queue),
+        max_live(int64_t{limits.max_running} + options.max_queue),
         mask_words((size_t(model.graph->vocab) + 31) / 32),
         metrics(context) {}
 
@@ -126,6 +130,7 @@ struct Engine::Impl {
   std::vector<KvPlacement> placements;
   int32_t context;
   std::unique_ptr<PagePool> pool;
+  PrefixCache prefixes;
   Scheduler scheduler;
   Sampler sampler;
   PromptScorer scorer;
@@ -203,7 +208,7 @@ bool Engine::Impl::drain() {
 
 std::unique_ptr<Sequence> Engine::Impl::sequence_of(Wanted& wanted, int64_t submitted_ns) {
   return std::make_unique<Sequence>(std::move(wanted.request), std::move(wanted.stream), submitted_ns,
-                                    KvCache(pool.get(), placements), context);
+                                    &prefixes, KvCache(pool.get(), placements), context);
 }
 
 // A row that met NaN or infinity ends its own request and no other; its slots were only reserved.
@@ -249,7 +254,8 @@ void Engine::Impl::publish() {
     if (!told.ok()) sequence.cancel();
   });
   scheduler.retire();
-  counters.pages_used = pool->total_used();
+  counters.pages_idle = pool->total_idle();
+  counters.pages_used = pool->total_used() - pool->total_idle();
   counters.running = scheduler.running();
 }
 
@@ -258,6 +264,7 @@ void Engine::Impl::count(StepRecord& record) {
   counters.prompt_tokens += record.prompt_tokens;
   counters.recomputed_tokens += record.recomputed_tokens;
   counters.preemptions += record.preempted;
+  counters.prefix_evictions = prefixes.evictions();
   metrics.step(record.tokens);
 }
 
@@ -309,7 +316,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineModel model, std::unique_pt
                                options.max_logit_rows};
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(std::move(model), std::move(backend), std::move(executable),
-                                        std::move(plan), std::move(pool), limits, options.max_queue)));
+                                        std::move(plan), std::move(pool), limits, options)));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -363,11 +370,15 @@ EngineStats Engine::stats() const {
           .prompt_tokens = c.prompt_tokens,
           .recomputed_tokens = c.recomputed_tokens,
           .generated_tokens = m.generated_tokens(),
+          .prompt_tokens_ended = m.prompt_tokens(),
+          .cached_tokens = m.cached_tokens(),
           .preemptions = c.preemptions,
           .live = live,
           .running = running,
           .waiting = std::max(0, live - running),
+          .prefix_evictions = c.prefix_evictions,
           .pages_used = c.pages_used,
+          .pages_idle = c.pages_idle,
           .pages_total = impl_->pool->total_pages(),
           .kv_bytes_total = impl_->pool->bytes(),
           .scratch_bytes = impl_->runner.scratch_bytes(),

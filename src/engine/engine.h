@@ -24,9 +24,11 @@ inline constexpr int32_t kMaxBatch = 4096;
 inline constexpr int32_t kMaxChoices = 128;
 
 struct EngineOptions {
-  std::string kv = "f16";         // KV codec by name
-  int32_t context = 0;            // positions per sequence; 0 = the model's trained length
-  uint64_t memory_bytes = 0;      // bound of the KV pool; 0 = kFreeMemoryShare of what the weights leave free
+  std::string kv = "f16";     // KV codec by name
+  int32_t context = 0;        // positions per sequence; 0 = the model's trained length
+  uint64_t memory_bytes = 0;  // bound of the KV pool; 0 = kFreeMemoryShare of what the weights leave free
+  uint64_t prefix_cache_bytes =
+      UINT64_MAX;                 // bound of pages kept for later prompts, inside the pool; 0 = off
   int32_t max_step_tokens = 512;  // token budget of a step, at least max_batch
   int32_t prefill_chunk = 0;      // prompt tokens per sequence and step; 0 = up to the budget
   int32_t max_batch = 64;         // sequences per step, at most kMaxBatch

@@ -244,7 +244,7 @@ TEST(Engine, budgets_of_a_step_hold_and_decode_rows_come_first) {
 TEST(Engine, short_prompt_does_not_wait_behind_a_long_one) {
   TestEngine t({.max_step_tokens = 128});
   auto large = t.submit(request(prompt_of(1000), 2));
-  auto small = t.submit(request(prompt_of(20), 2));
+  auto small = t.submit(request(prompt_of(20, 1), 2));
   t.engine->step();
   EXPECT_TRUE(small->try_next().has_value());
   EXPECT_EQ(t.trace[0].prompt_tokens, 128) << "what the short one leaves goes to the long one";
@@ -346,7 +346,7 @@ TEST(Engine, exception_of_an_observer_ends_its_own_request_only) {
 
 TEST(Engine, preempted_work_counts_as_recomputed_and_prompts_count_once) {
   // Six pages for two sequences that grow to four each.
-  TestEngine t({.context = 256, .memory_bytes = 6 * 4096});
+  TestEngine t({.context = 256, .memory_bytes = 6 * 4096, .prefix_cache_bytes = 0});
   auto first = t.submit(request(prompt_of(20), 200));
   auto second = t.submit(request(prompt_of(30, 1), 200));
   t.drain();

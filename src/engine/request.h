@@ -20,6 +20,8 @@ struct GenerateRequest {
   bool ignore_eos = false;        // stop_ids do not apply
   std::unique_ptr<Guard> guard;   // may be null
 
+  uint64_t cache_salt = 0;  // prompts share cached pages only under equal salts
+
   // Observer of raw logits, called on the engine thread in ascending position with f32 [vocab]: for every
   // prompt position (all_prompt_logits) or those that a token is chosen from. The span dies with the call.
   std::function<void(int32_t position, std::span<const float> logits)> on_logits;

@@ -13,7 +13,7 @@
 
 #include "engine/batch.h"
 #include "engine/sequence.h"
-#include "kv/page_pool.h"
+#include "kv/prefix_cache.h"
 
 namespace invar {
 
@@ -28,11 +28,13 @@ struct Plan {
   std::vector<Row> rows;    // each with its slots reserved
   int32_t cut_prompts = 0;  // rows that leave tokens pending
   int32_t preempted = 0;
+  int32_t reused_tokens = 0;  // that others had computed
+  int32_t following = 0;      // prompts that sat out, because another one computes what they need
 };
 
 class Scheduler {
  public:
-  Scheduler(const SchedulerLimits& limits, const PagePool* pool, std::span<const KvPlacement> placements);
+  Scheduler(const SchedulerLimits& limits, PrefixCache* prefixes, std::span<const KvPlacement> placements);
 
   void add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
   const Plan& plan();
@@ -60,14 +62,16 @@ class Scheduler {
   void admit();
   bool fits_now(const Sequence& sequence) const;
   int32_t missing_pages(const Sequence& sequence, int32_t group) const;
+  void choose_prompts();
   int32_t fair_share() const;
   void give(Sequence& sequence, int32_t tokens);
   bool reserve(Sequence& sequence, int32_t tokens);
+  bool make_room(const Sequence& sequence, int32_t tokens);
   bool take_pages_from_waiting();
   void preempt_youngest();
 
   SchedulerLimits limits_;
-  const PagePool* pool_;
+  PrefixCache* prefixes_;
   std::span<const KvPlacement> placements_;
   // By age, the oldest first; everything running is older than everything waiting. A fork is as old as the
   // moment at which it split off. Of those that wait, new ones have no pages.
@@ -75,6 +79,7 @@ class Scheduler {
   std::deque<std::unique_ptr<Sequence>> waiting_;
   Plan plan_;
   int32_t tokens_left_ = 0, logits_left_ = 0;  // of the step being planned
+  std::vector<Sequence*> prompts_;             // that take part in the step being planned
   mutable std::vector<int32_t> wants_;
 };
 

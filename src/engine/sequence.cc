@@ -15,10 +15,11 @@ bool needs_counts(const SamplingParams& p) {
 }  // namespace
 
 Sequence::Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int64_t submitted_ns,
-                   KvCache cache, int32_t context)
+                   PrefixCache* prefixes, KvCache cache, int32_t context)
     : request_(std::move(request)),
       stream_(std::move(stream)),
       times_{.submitted = submitted_ns},
+      path_(prefixes, request_.cache_salt),
       cache_(std::move(cache)),
       context_(context),
       prompt_length_(int32_t(request_.prompt.size())),
@@ -28,6 +29,48 @@ Sequence::Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int6
   if (counting_)
     for (const int32_t token : tokens_)
       counts_.add_prompt(token);
+}
+
+// Positions whose logits somebody still waits for are to be computed.
+int32_t Sequence::reuse_limit() const {
+  const bool shows_prompt = request_.all_prompt_logits || request_.prompt_logprobs >= 0;
+  return shows_prompt && computed_ < prompt_length_ ? computed_ : length() - 1;
+}
+
+int32_t Sequence::reuse(bool tail) {
+  const int32_t limit = tail ? reuse_limit() : reuse_limit() / kPageTokens * kPageTokens;
+  const int32_t before = cache_.length();
+  if (limit <= before) return 0;
+  const PrefixEnd end = path_.match(tokens_, limit, cache_);
+  const int32_t found = std::min(cache_.length(), prompt_length_);
+  reused_.cached_tokens += std::max(0, found - computed_);
+  computed_ = std::max(computed_, cache_.length());
+  if (tail && !std::exchange(looked_up_, true)) {
+    reused_.end = end;
+    reused_.end_position = found;
+  }
+  return cache_.length() - before;
+}
+
+int32_t Sequence::tokens_to_come_from(const Sequence& other) const {
+  if (path_.node() == nullptr || path_.node() != other.path_.node()) return 0;
+  const size_t from = size_t(path_.node()->end()), limit = size_t(std::max(reuse_limit(), 0));
+  if (limit <= from) return 0;
+  const auto page = [&](const std::vector<int32_t>& tokens, size_t end) {
+    return std::span(tokens).subspan(from, std::min(end - from, size_t(kPageTokens)));
+  };
+  const int32_t common = common_tokens(page(tokens_, limit), page(other.tokens_, other.tokens_.size()));
+  return int32_t(from) + common - cache_.length();
+}
+
+void Sequence::release_pages() {
+  cache_.clear();
+  path_.leave();
+}
+
+void Sequence::leave_pages() {
+  path_.keep_tail(tokens_, cache_);
+  release_pages();
 }
 
 int32_t Sequence::logits_wanted(int32_t tokens) const {
@@ -47,6 +90,8 @@ void Sequence::scheduled(int64_t now_ns) {
 void Sequence::commit(int32_t tokens, std::span<const float> logits, PromptScorer& scorer) {
   const int32_t wanted = logits_wanted(tokens), end = cache_.length() + tokens;
   cache_.commit(tokens);
+  path_.publish(tokens_, cache_);
+  cache_.expire();
   computed_ = std::max(computed_, end);
   if (wanted > 0) {
     const size_t vocab = logits.size() / size_t(wanted);
@@ -135,10 +180,11 @@ void Sequence::publish(RequestMetrics& metrics) {
   int32_t tokens = 0;
   for (TokenEvent& event : events_) {
     event.published_ns = now;
+    if (event.finish != FinishReason::kNone) event.prompt = reused_;
     tokens += event.token.has_value() && !event.of_prompt;
   }
   if (tokens > 0) metrics.published(times_, tokens, now);
-  if (finished()) metrics.ended(times_, finish_, prompt_length_, generated(), now);
+  if (finished()) metrics.ended(times_, finish_, prompt_length_, reused_.cached_tokens, generated(), now);
   stream_->push_all(events_);
   if (request_.notify) request_.notify();
 }
@@ -149,6 +195,8 @@ void Sequence::drop_finished_forks() {
 
 void Sequence::split_from(const Sequence& parent) {
   cache_ = parent.cache_.fork();
+  path_.follow(parent.path_, tokens_, cache_);
+  reused_ = parent.reused_;
   computed_ = cache_.length();
   times_.scheduled = parent.times_.scheduled;
   end_without_answer();
@@ -159,7 +207,11 @@ std::unique_ptr<Sequence> Sequence::successor() {
   if (forks_.empty()) return nullptr;
   std::unique_ptr<Sequence> next = std::move(forks_.front());
   forks_.erase(forks_.begin());
-  if (finish_ != FinishReason::kError) next->cache_ = std::move(cache_);  // a failed step leaves used slots
+  if (finish_ != FinishReason::kError) {  // a failed step leaves used slots
+    next->cache_ = std::move(cache_);
+    next->path_.follow(path_, next->tokens_, next->cache_);
+  }
+  next->reused_ = reused_;
   next->computed_ = computed_;
   next->times_.scheduled = times_.scheduled;
   next->forks_ = std::move(forks_);

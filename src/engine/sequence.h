@@ -18,6 +18,7 @@
 #include "engine/request_metrics.h"
 #include "engine/stream.h"
 #include "kv/kv_cache.h"
+#include "kv/prefix_cache.h"
 #include "sampling/sampler.h"
 #include "sampling/token_counts.h"
 
@@ -26,8 +27,8 @@ namespace invar {
 class Sequence {
  public:
   // context bounds prompt and answer together.
-  Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int64_t submitted_ns, KvCache cache,
-           int32_t context);
+  Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int64_t submitted_ns,
+           PrefixCache* prefixes, KvCache cache, int32_t context);
 
   int32_t length() const { return int32_t(tokens_.size()); }
   int32_t prompt_length() const { return prompt_length_; }
@@ -39,6 +40,17 @@ class Sequence {
   }
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
+
+  // Takes over what others have computed of the known tokens: full pages, and with `tail` a copy of one that
+  // agrees at its beginning. At least the last known token stays pending, for its logits. Returns how many
+  // were added.
+  int32_t reuse(bool tail);
+  // The tokens that this sequence would find if `other`, which is about to compute, went first.
+  int32_t tokens_to_come_from(const Sequence& other) const;
+  void release_pages();  // to be computed again; full pages stay known to the prefix cache
+  // It ended: what it computed stays known.
+  void leave_pages();
+
   void cancel() { stream_->cancel(); }
   bool cancelled() const { return stream_->cancelled() || stream_.use_count() == 1; }
   bool finished() const { return finish_ != FinishReason::kNone; }
@@ -75,10 +87,12 @@ class Sequence {
   void append(int32_t token);
   void show(int32_t position, std::span<const float> logits, PromptScorer& scorer);
   void end_without_answer();
+  int32_t reuse_limit() const;
 
   GenerateRequest request_;
   std::shared_ptr<Stream> stream_;
   RequestTimes times_;
+  PrefixPath path_;  // before the pages: they go first
   KvCache cache_;
   int32_t context_;
   int32_t prompt_length_;
@@ -88,6 +102,8 @@ class Sequence {
   std::vector<int32_t> forced_;
   TokenCounts counts_;
   std::vector<TokenEvent> events_;
+  PromptReuse reused_;
+  bool looked_up_ = false;
   FinishReason finish_ = FinishReason::kNone;
   std::vector<std::unique_ptr<Sequence>> forks_;
 };

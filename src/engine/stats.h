@@ -20,6 +20,8 @@ struct StepRecord {
   int32_t cut_prompts = 0;  // prompts that did not fit and go on in a later step
   int32_t logit_rows = 0;
   int32_t preempted = 0;
+  int32_t reused_tokens = 0;  // found in the prefix cache
+  int32_t following = 0;      // prompts that sat out, because another one computes what they need
   int64_t forward_ns = 0;
   int64_t total_ns = 0;
   bool mixed() const { return decode_rows > 0 && prompt_rows > 0; }
@@ -51,11 +53,15 @@ struct EngineStats {
   int64_t prompt_tokens = 0;  // computed, each position once
   int64_t recomputed_tokens = 0;
   int64_t generated_tokens = 0;
+  int64_t prompt_tokens_ended = 0;  // of requests that ended, and
+  int64_t cached_tokens = 0;        // of these the ones found in the prefix cache
   int64_t preemptions = 0;
   int32_t live = 0;     // submitted and not ended
   int32_t running = 0;  // of these, those that take part in steps
   int32_t waiting = 0;  // the others
-  int64_t pages_used = 0;
+  int64_t prefix_evictions = 0;
+  int64_t pages_used = 0;  // by requests
+  int64_t pages_idle = 0;  // kept by the prefix cache, given up when a request needs them
   int64_t pages_total = 0;
   uint64_t kv_bytes_total = 0;
   uint64_t scratch_bytes = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kv/prefix_cache.h"
 #include "sampling/logprobs.h"
 
 namespace invar {
@@ -23,6 +24,13 @@ enum class FinishReason : uint8_t {
   kError,
 };
 
+// What of a prompt did not have to be computed, because others had.
+struct PromptReuse {
+  int32_t cached_tokens = 0;
+  PrefixEnd end = PrefixEnd::kOff;  // why the lookup ended, when the request was first scheduled,
+  int32_t end_position = 0;         // and where
+};
+
 struct TokenEvent {
   std::optional<int32_t> token;            // absent in a closing event without a token
   float logprob = 0;                       // set when asked for; 0 for a token that a guard forced
@@ -30,7 +38,8 @@ struct TokenEvent {
   bool of_prompt = false;                  // a token of the prompt, not of the answer (prompt_logprobs)
   int64_t published_ns = 0;                // now_ns() when the engine let go of it
   FinishReason finish = FinishReason::kNone;
-  Status error;  // with kError
+  Status error;        // with kError
+  PromptReuse prompt;  // with any finish
 };
 
 class Stream {
