@@ -108,6 +108,7 @@ Status Generation::submit(const Call& call) {
     request.max_tokens = int32_t(max_tokens_[p]);
     request.sampling = fields.sampling;
     request.stop_ids = fields.stop_ids;
+    request.cache_salt = fields.cache_salt;
     if (!fields.ignore_eos)
       request.stop_ids.insert(request.stop_ids.end(), model.stop_ids.begin(), model.stop_ids.end());
     if (stops != nullptr) request.guard = text::make_stop_guard(stops, model.tokenizer, kAnswerDecoding);
@@ -188,6 +189,7 @@ void Generation::take(Choice& choice) {
       if (first_token_ns_ == 0) first_token_ns_ = event->published_ns;
       choice.text->push(*event->token, event->logprob, scores_of(*event), choice.piece);
     }
+    if (event->finish != FinishReason::kNone) prompts_[choice.prompt].reused = event->prompt;
     if (event->finish == FinishReason::kError) return fail(error_of(event->error));
     if (event->finish == FinishReason::kCancelled)
       return fail({503, "the server ended this request before its answer was complete", "", "cancelled"});
@@ -248,6 +250,8 @@ Usage Generation::usage() const {
   Usage usage;
   for (const PlannedPrompt& prompt : plan_.prompts)
     usage.prompt_tokens += int64_t(prompt.ids.size());
+  for (const PromptState& prompt : prompts_)
+    usage.cached_tokens += prompt.reused.cached_tokens;
   usage.completion_tokens = generated_;
   return usage;
 }
@@ -258,6 +262,10 @@ ExchangeFacts Generation::facts() const {
   facts.choices = int32_t(choices_.size());
   facts.prompt_tokens = used.prompt_tokens;
   facts.cached_tokens = used.cached_tokens;
+  if (!prompts_.empty()) {
+    facts.prefix_end = prefix_end_name(prompts_[0].reused.end);
+    facts.prefix_end_position = prompts_[0].reused.end_position;
+  }
   facts.generated_tokens = used.completion_tokens;
   facts.first_token_ns = first_token_ns_;
   facts.last_token_ns = last_token_ns_;

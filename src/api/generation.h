@@ -96,6 +96,7 @@ class Generation final : public Exchange {
     std::unique_ptr<text::TextStream> prefix;  // takes the tokens that are no text; null: no scores wanted
     std::unique_ptr<text::TextStream> text;    // the others
     size_t scores_left = 0;
+    PromptReuse reused;
   };
 
   Generation(const Call& call, GenerationPlan plan) : service_(call.service), plan_(std::move(plan)) {}

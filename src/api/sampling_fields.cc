@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <span>
 
 #include "api/json_text.h"
+#include "base/hash.h"
 #include "base/quote.h"
 
 namespace invar::api {
@@ -193,6 +195,8 @@ GenerationFields read_generation_fields(const Fields& fields, const Service& ser
   read_stop(fields, &out.stop);
   read_stop_ids(fields, service.vocab, &out.stop_ids);
   fields.boolean("ignore_eos", &out.ignore_eos);
+  std::string_view salt;
+  if (fields.string("cache_salt", &salt)) out.cache_salt = hash64(std::as_bytes(std::span(salt))) | 1;
   int64_t n = 1;
   if (fields.integer("n", 1, service.max_choices, &n)) out.n = int32_t(n);
   read_stream(fields, &out);

@@ -370,8 +370,6 @@ EngineStats Engine::stats() const {
           .prompt_tokens = c.prompt_tokens,
           .recomputed_tokens = c.recomputed_tokens,
           .generated_tokens = m.generated_tokens(),
-          .prompt_tokens_ended = m.prompt_tokens(),
-          .cached_tokens = m.cached_tokens(),
           .preemptions = c.preemptions,
           .live = live,
           .running = running,

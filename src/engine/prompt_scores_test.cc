@@ -85,7 +85,11 @@ TEST(PromptScores, do_not_change_the_answer_and_need_no_alternatives) {
 TEST(PromptScores, come_once_when_the_prompt_is_preempted_and_computed_again) {
   // Seven pages. The older request grows to six of them while the younger one's prompt of two pages goes by
   // in small chunks.
-  TestEngine t({.context = 400, .memory_bytes = 7 * 4096, .prefix_cache_bytes = 0, .max_step_tokens = 2, .max_batch = 2});
+  TestEngine t({.context = 400,
+                .memory_bytes = 7 * 4096,
+                .prefix_cache_bytes = 0,
+                .max_step_tokens = 2,
+                .max_batch = 2});
   GenerateRequest greedy = scoring(prompt_of(250), 100);
   greedy.prompt_logprobs = -1;
   auto older = t.submit(std::move(greedy));

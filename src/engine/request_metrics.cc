@@ -61,8 +61,8 @@ void RequestMetrics::published(RequestTimes& times, int32_t tokens, int64_t now)
   times.last_token = now;
 }
 
-void RequestMetrics::ended(const RequestTimes& times, FinishReason reason, int32_t prompt, int32_t cached,
-                           int32_t generated, int64_t now) {
+void RequestMetrics::ended(const RequestTimes& times, FinishReason reason, int32_t prompt, int32_t generated,
+                           int64_t now) {
   switch (reason) {
     case FinishReason::kNone:
       CHECK(false);
@@ -88,8 +88,6 @@ void RequestMetrics::ended(const RequestTimes& times, FinishReason reason, int32
     decode_.observe(seconds(times.first_token, times.last_token));
   }
   end_to_end_.observe(seconds(times.submitted, now));
-  prompt_total_ += prompt;
-  cached_total_ += cached;
   ++ended_total_;
 }
 

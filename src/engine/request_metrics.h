@@ -26,18 +26,15 @@ class RequestMetrics {
 
   void step(int32_t tokens) { step_tokens_.observe(tokens); }
   void published(RequestTimes& times, int32_t tokens, int64_t now);
-  void ended(const RequestTimes& times, FinishReason reason, int32_t prompt, int32_t cached,
-             int32_t generated, int64_t now);
+  void ended(const RequestTimes& times, FinishReason reason, int32_t prompt, int32_t generated, int64_t now);
 
   int64_t generated_tokens() const { return generated_total_.load(std::memory_order_relaxed); }
-  int64_t prompt_tokens() const { return prompt_total_.load(std::memory_order_relaxed); }
-  int64_t cached_tokens() const { return cached_total_.load(std::memory_order_relaxed); }
   int64_t requests_ended() const { return ended_total_.load(std::memory_order_relaxed); }
   HistogramStats step_tokens() const { return step_tokens_.snapshot(); }
   RequestStats snapshot() const;
 
  private:
-  std::atomic<int64_t> generated_total_{0}, ended_total_{0}, prompt_total_{0}, cached_total_{0};
+  std::atomic<int64_t> generated_total_{0}, ended_total_{0};
   std::atomic<int64_t> stopped_{0}, reached_length_{0}, cancelled_{0}, failed_{0};
   Histogram queue_, prefill_, decode_, end_to_end_, prompt_tokens_, generated_tokens_, first_token_,
       inter_token_;

@@ -32,7 +32,7 @@ TEST(RequestMetrics, times_are_counted_from_the_moment_they_belong_to) {
   RequestTimes times{.submitted = 10 * kSecond, .scheduled = 12 * kSecond};
   m.published(times, 1, 15 * kSecond);
   m.published(times, 3, 22 * kSecond);
-  m.ended(times, FinishReason::kStop, 5, 2, 4, 30 * kSecond);
+  m.ended(times, FinishReason::kStop, 5, 4, 30 * kSecond);
   const RequestStats s = m.snapshot();
   EXPECT_EQ(s.queue_s.sum, 2);
   EXPECT_EQ(s.prefill_s.sum, 3);
@@ -49,7 +49,7 @@ TEST(RequestMetrics, times_are_counted_from_the_moment_they_belong_to) {
 
 TEST(RequestMetrics, request_that_never_ran_waited_until_its_end) {
   RequestMetrics m(1000);
-  m.ended({.submitted = 5}, FinishReason::kCancelled, 3, 0, 0, 5 + 4'000'000'000);
+  m.ended({.submitted = 5}, FinishReason::kCancelled, 3, 0, 5 + 4'000'000'000);
   const RequestStats s = m.snapshot();
   EXPECT_EQ(s.queue_s.sum, 4);
   EXPECT_EQ(s.end_to_end_s.sum, 4);

@@ -184,7 +184,7 @@ void Sequence::publish(RequestMetrics& metrics) {
     tokens += event.token.has_value() && !event.of_prompt;
   }
   if (tokens > 0) metrics.published(times_, tokens, now);
-  if (finished()) metrics.ended(times_, finish_, prompt_length_, reused_.cached_tokens, generated(), now);
+  if (finished()) metrics.ended(times_, finish_, prompt_length_, generated(), now);
   stream_->push_all(events_);
   if (request_.notify) request_.notify();
 }

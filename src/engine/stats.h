@@ -53,8 +53,6 @@ struct EngineStats {
   int64_t prompt_tokens = 0;  // computed, each position once
   int64_t recomputed_tokens = 0;
   int64_t generated_tokens = 0;
-  int64_t prompt_tokens_ended = 0;  // of requests that ended, and
-  int64_t cached_tokens = 0;        // of these the ones found in the prefix cache
   int64_t preemptions = 0;
   int32_t live = 0;     // submitted and not ended
   int32_t running = 0;  // of these, those that take part in steps

@@ -40,6 +40,10 @@ std::string access_line(const RequestRecord& r) {
     number("choices", r.facts.choices);
     number("prompt_tokens", r.facts.prompt_tokens);
     number("cached_tokens", r.facts.cached_tokens);
+    if (r.facts.prefix_end[0] != '\0') {
+      text("prefix_end", r.facts.prefix_end);
+      number("prefix_end_position", r.facts.prefix_end_position);
+    }
     number("generated_tokens", r.facts.generated_tokens);
     if (r.ttft_ms >= 0) milliseconds("ttft_ms", r.ttft_ms);
     text("finish", r.facts.finish);

@@ -100,7 +100,11 @@ void write_engine(EnginePage& page, const EngineStats& s) {
   page.counter("invar_steps_total", "Steps of the engine.", double(s.steps));
   page.counter("invar_recomputed_tokens_total", "Tokens computed again after a preemption.",
                double(s.recomputed_tokens));
-  page.gauge("invar_kv_pages_used", "KV pages in use.", double(s.pages_used));
+  page.gauge("invar_kv_pages_used", "KV pages that requests use.", double(s.pages_used));
+  page.gauge("invar_kv_pages_cached", "KV pages kept for later prompts, given up when needed.",
+             double(s.pages_idle));
+  page.counter("invar_prefix_evictions_total", "Prefix pages given up for others.",
+               double(s.prefix_evictions));
   page.gauge("invar_kv_pages", "KV pages there are.", double(s.pages_total));
   page.gauge("invar_kv_bytes", "Memory of all KV pages.", double(s.kv_bytes_total));
   page.gauge("invar_scratch_bytes", "Memory of the step's intermediate results.", double(s.scratch_bytes));

@@ -125,6 +125,7 @@ Status bench(EngineFlags& flags, std::vector<Case> cases, int32_t repetitions, b
   for (const Case& c : cases)
     longest = std::max(longest, c.prompt + c.decode + 1);
   if (flags.options.context == 0) flags.options.context = std::min(longest, model->info().context_length);
+  flags.options.prefix_cache_bytes = 0;  // equal prompts are to be computed each time
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.make_engine(model));
   {
     Progress progress("bench", int64_t(cases.size()) * (repetitions + 1), Progress::Unit::kItems);
