@@ -41,10 +41,10 @@ struct ExchangeFacts {
   int32_t choices = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   int64_t first_token_ns = 0, last_token_ns = 0;
+  std::string finish;  // finish reasons of the choices, each once, comma separated
   // Of the first prompt: why no more of it was found in the prefix cache, and where that was.
   const char* prefix_end = "";
   int32_t prefix_end_position = 0;
-  std::string finish;  // finish reasons of the choices, each once, comma separated
 };
 
 // A request that generates. Dropping it cancels its streams.
