@@ -308,7 +308,6 @@ void PrefixPath::keep_tail(const std::vector<int32_t>& tokens, const KvCache& pa
       page.keep(true);
     cache_->offer(child);
   }
-  leave();
 }
 
 void PrefixPath::follow(const PrefixPath& other, const std::vector<int32_t>& tokens, const KvCache& pages) {

@@ -55,11 +55,11 @@ class PrefixPath {
   // Makes the full pages known; where another sequence was faster, its pages replace the own ones. To be
   // called after a commit and before pages expire.
   void publish(const std::vector<int32_t>& tokens, KvCache& pages);
-  // The sequence ends: its last, unfinished page becomes known too, and the path leaves.
+  // The sequence ends: its last, unfinished page becomes known too. It lets go of its pages and leaves next.
   void keep_tail(const std::vector<int32_t>& tokens, const KvCache& pages);
   // Stands where `other` does: the sequence is a fork, or goes on with the pages of the other one.
   void follow(const PrefixPath& other, const std::vector<int32_t>& tokens, const KvCache& pages);
-  // Back to the start; full pages stay known.
+  // Back to the start; full pages stay known. The sequence holds none of them any more, so that they count.
   void leave();
 
   const PrefixNode* node() const { return node_; }  // nullptr before the first match or publish

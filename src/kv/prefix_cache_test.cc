@@ -197,6 +197,11 @@ TEST_F(PrefixCacheTest, idle_pages_stay_within_their_bound_and_the_oldest_go_fir
   auto newest = walker(numbers(128, 3000)), oldest = walker(numbers(128, 0));
   EXPECT_EQ(match(*newest).tokens, 127);
   EXPECT_EQ(match(*oldest).end, PrefixEnd::kEvicted);
+  newest.reset();
+  auto ends = walker(numbers(150, 5000));
+  ASSERT_TRUE(compute(*ends, 150));
+  end(std::move(ends));
+  EXPECT_LE(cache_->idle_bytes(), 4 * page);
 }
 
 TEST_F(PrefixCacheTest, a_window_is_enough_to_go_on) {
