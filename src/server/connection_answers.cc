@@ -169,9 +169,10 @@ void Connection::send_frames(std::string_view frames, bool last) {
   if (ping_ms > 0) work.ping_at = now_ns() + ping_ms * kMillisecond;
   if (last) phase_ = Phase::kWriting;
   work.largest_frames = std::max(work.largest_frames, frames.size());
-  flush();
   // What comes at once (the scores of a long prompt) says nothing about its reader.
-  if (unsent() > context_.options.limits.pending_stream_bytes + work.largest_frames) {
+  const size_t most_unsent = context_.options.limits.pending_stream_bytes + work.largest_frames;
+  flush();  // sends the last frames at once where it can: `work` may be gone then
+  if (unsent() > most_unsent) {
     context_.counters.slow_readers++;
     abort("slow reader");
   }
