@@ -16,4 +16,19 @@ inline double now_s() {
   return double(now_ns()) * 1e-9;
 }
 
+// A source of now_ns() that a simulation can replace. Read from any thread.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual int64_t now_ns() const = 0;
+};
+
+inline const Clock& machine_clock() {
+  class Machine final : public Clock {
+    int64_t now_ns() const override { return invar::now_ns(); }
+  };
+  static const Machine clock;
+  return clock;
+}
+
 }  // namespace invar

@@ -14,6 +14,7 @@
 
 #include "base/cgroup.h"
 #include "base/size_text.h"
+#include "engine/rank.h"
 
 namespace invar {
 namespace {
@@ -100,6 +101,10 @@ Result<EngineOptions> resolve_options(const EngineOptions& options) {
         fmt::format("max_batch: {} is not between 1 and {}", options.max_batch, kMaxBatch));
   if (options.max_queue < 0)
     return invalid_argument(fmt::format("max_queue: {} is negative", options.max_queue));
+  if (options.max_stall_ms < 0)
+    return invalid_argument(fmt::format("max_stall_ms: {} is negative", options.max_stall_ms));
+  if (options.max_wait_s < 0)
+    return invalid_argument(fmt::format("max_wait_s: {} is negative", options.max_wait_s));
   if (options.prefill_chunk < 0)
     return invalid_argument(fmt::format("prefill_chunk: {} is negative", options.prefill_chunk));
   EngineOptions resolved = options;
@@ -174,6 +179,9 @@ Status check_request(const GenerateRequest& request, int32_t vocab, int32_t cont
   if (request.prompt_logprobs < -1 || request.prompt_logprobs > vocab)
     return invalid_argument(
         fmt::format("prompt_logprobs: {} is outside [-1, {}]", request.prompt_logprobs, vocab));
+  if (request.priority < -kMaxPriority || request.priority > kMaxPriority)
+    return invalid_argument(
+        fmt::format("priority: {} is not between -{} and {}", request.priority, kMaxPriority, kMaxPriority));
   return request.sampling.validate(vocab);
 }
 

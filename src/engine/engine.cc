@@ -17,9 +17,9 @@
 #include "engine/batch.h"
 #include "engine/prompt_scorer.h"
 #include "engine/request_metrics.h"
-#include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
+#include "engine/wait_estimate.h"
 #include "kv/page_pool.h"
 #include "sampling/sampler.h"
 
@@ -53,6 +53,8 @@ GenerateRequest further_choice(const GenerateRequest& first, int32_t index) {
   r.stop_ids = first.stop_ids;
   r.ignore_eos = first.ignore_eos;
   r.cache_salt = first.cache_salt;
+  r.priority = first.priority;
+  r.tenant = first.tenant;
   if (first.guard != nullptr) r.guard = first.guard->clone();
   r.notify = first.notify;
   return r;
@@ -91,6 +93,7 @@ StepRecord describe(const Plan& plan) {
   r.preempted = plan.preempted;
   r.reused_tokens = plan.reused_tokens;
   r.following = plan.following;
+  r.predicted_ns = plan.predicted_ns;
   return r;
 }
 
@@ -101,7 +104,7 @@ struct Engine::Impl {
        std::unique_ptr<PagePool> p, const SchedulerLimits& limits, const EngineOptions& options)
       : model(std::move(m)),
         backend(std::move(b)),
-        runner(std::move(e)),
+        executable(std::move(e)),
         placements(std::move(plan.placements)),
         context(plan.context),
         pool(std::move(p)),
@@ -109,24 +112,28 @@ struct Engine::Impl {
         scheduler(limits, &prefixes, placements),
         sampler(backend->row_kernels()),
         scorer(backend->row_kernels()),
+        clock(options.clock != nullptr ? *options.clock : machine_clock()),
         max_live(int64_t{limits.max_running} + options.max_queue),
+        max_wait_s(options.max_wait_s),
         mask_words((size_t(model.graph->vocab) + 31) / 32),
         metrics(context) {}
 
   bool step();
   Status enter(int32_t choices);
+  double predicted_wait_s(int64_t live) const;
   bool drain();
   std::unique_ptr<Sequence> sequence_of(Wanted& wanted, int64_t submitted_ns);
   void commit_row(size_t row, const StepOutputs& outputs);
   void choose(Sequence& sequence, std::span<const float> logits);
   void count(StepRecord& record);
   void publish();
+  void estimate_wait();
   void run();
   void end_all();
 
   EngineModel model;
   std::unique_ptr<Backend> backend;
-  Runner runner;
+  std::unique_ptr<Executable> executable;
   std::vector<KvPlacement> placements;
   int32_t context;
   std::unique_ptr<PagePool> pool;
@@ -135,7 +142,10 @@ struct Engine::Impl {
   Sampler sampler;
   PromptScorer scorer;
   Batch batch;
+  const Clock& clock;
   const int64_t max_live;  // answers, running and waiting
+  const int32_t max_wait_s;
+  WaitEstimate wait;
   std::vector<uint32_t> mask_words;
   Inbox<Arrival> inbox;
   RequestMetrics metrics;
@@ -148,8 +158,14 @@ struct Engine::Impl {
 // Counts what is about to be submitted, unless there is too much already.
 Status Engine::Impl::enter(int32_t choices) {
   const int64_t live = (counters.submitted += choices) - metrics.requests_ended();
-  if (live <= max_live) return {};
+  const double wait_s = predicted_wait_s(live - choices);
+  if (live <= max_live && (max_wait_s == 0 || wait_s <= max_wait_s)) return {};
   counters.submitted -= choices;
+  if (live <= max_live)
+    return resource_exhausted(fmt::format(
+        "the wait would be {:.0f} s, which is more than --max-wait {}: {} answers run or wait; try "
+        "again later",
+        wait_s, max_wait_s, live - choices));
   return resource_exhausted(
       fmt::format("the queue is full: {} answers run or wait, {} more would be beyond --max-batch and "
                   "--max-queue ({} together); "
@@ -157,8 +173,13 @@ Status Engine::Impl::enter(int32_t choices) {
                   live - choices, choices, max_live));
 }
 
+// Of a request that comes when so many run or wait.
+double Engine::Impl::predicted_wait_s(int64_t live) const {
+  return double(wait.predict_ns(std::max<int64_t>(0, live - counters.running))) * 1e-9;
+}
+
 bool Engine::Impl::step() {
-  const int64_t started = now_ns();
+  const int64_t started = clock.now_ns();
   const bool changed = drain();
   const Plan& plan = scheduler.plan();
   if (plan.rows.empty()) {
@@ -166,11 +187,15 @@ bool Engine::Impl::step() {
     return changed;
   }
   StepRecord record = describe(plan);
+  record.start_ns = started;
+  record.running = scheduler.running();
+  record.waiting = scheduler.waiting();
   StepOutputs outputs;
   const Status ran = guarded("the forward pass", [&] {
     batch.gather(plan.rows, *pool, model.graph->kv_groups);
-    outputs = runner.forward(batch);
-    record.forward_ns = runner.forward_ns();
+    const int64_t before = clock.now_ns();
+    outputs = executable->run(batch.inputs());
+    record.forward_ns = clock.now_ns() - before;
   });
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     plan.rows[i].sequence->scheduled(started);
@@ -180,9 +205,9 @@ bool Engine::Impl::step() {
       plan.rows[i].sequence->fail(ran);
     }
   }
-  record.total_ns = now_ns() - started;
+  record.total_ns = clock.now_ns() - started;
+  if (ran.ok()) scheduler.ran(record.total_ns);
   count(record);
-  if (trace) trace(record);
   publish();
   return true;
 }
@@ -233,7 +258,7 @@ void Engine::Impl::commit_row(size_t index, const StepOutputs& outputs) {
     fork->split_from(sequence);
     choose(*fork, logits);
   }
-  scheduler.add_next(sequence.release_forks());
+  scheduler.add_forks(sequence, sequence.release_forks());
   choose(sequence, logits);
 }
 
@@ -250,13 +275,26 @@ void Engine::Impl::choose(Sequence& sequence, std::span<const float> logits) {
 
 void Engine::Impl::publish() {
   scheduler.for_each([&](Sequence& sequence) {
-    const Status told = guarded("notify", [&] { sequence.publish(metrics); });
+    const Status told = guarded("notify", [&] { sequence.publish(metrics, clock.now_ns()); });
     if (!told.ok()) sequence.cancel();
   });
+  estimate_wait();
   scheduler.retire();
   counters.pages_idle = pool->total_idle();
   counters.pages_used = pool->total_used() - pool->total_idle();
   counters.running = scheduler.running();
+}
+
+void Engine::Impl::estimate_wait() {
+  const int64_t now = clock.now_ns();
+  int64_t ages = 0;
+  for (const auto& sequence : scheduler.running_sequences()) {
+    const int64_t age = now - sequence->times().scheduled;
+    ages += age;
+    if (sequence->finished()) wait.ended(age);
+  }
+  const int32_t running = scheduler.running();
+  wait.running(running, running > 0 ? ages / running : 0);
 }
 
 void Engine::Impl::count(StepRecord& record) {
@@ -266,6 +304,9 @@ void Engine::Impl::count(StepRecord& record) {
   counters.preemptions += record.preempted;
   counters.prefix_evictions = prefixes.evictions();
   metrics.step(record.tokens);
+  record.pages_idle = pool->total_idle();
+  record.pages_used = pool->total_used() - record.pages_idle;
+  if (trace) trace(record);
 }
 
 void Engine::Impl::run() {
@@ -313,7 +354,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineModel model, std::unique_pt
                                             free > taken ? free - taken : 0));
   ASSIGN_OR_RETURN(auto pool, PagePool::create(plan.classes));
   const SchedulerLimits limits{options.max_step_tokens, options.prefill_chunk, options.max_batch,
-                               options.max_logit_rows};
+                               options.max_logit_rows, int64_t{options.max_stall_ms} * 1'000'000};
   return std::unique_ptr<Engine>(
       new Engine(std::make_unique<Impl>(std::move(model), std::move(backend), std::move(executable),
                                         std::move(plan), std::move(pool), limits, options)));
@@ -340,7 +381,7 @@ Result<std::vector<std::shared_ptr<Stream>>> Engine::submit(GenerateRequest requ
       check_request(request, impl_->model.graph->vocab, impl_->context, impl_->model.context_length));
   RETURN_IF_ERROR(impl_->enter(choices));
   std::vector<std::shared_ptr<Stream>> streams;
-  Arrival arrival{.submitted_ns = now_ns()};
+  Arrival arrival{.submitted_ns = impl_->clock.now_ns()};
   for (int32_t i = 0; i < choices; ++i) {
     streams.push_back(std::make_shared<Stream>());
     arrival.choices.push_back({i == 0 ? GenerateRequest() : further_choice(request, i), streams.back()});
@@ -374,12 +415,13 @@ EngineStats Engine::stats() const {
           .live = live,
           .running = running,
           .waiting = std::max(0, live - running),
+          .predicted_wait_s = impl_->predicted_wait_s(live),
           .prefix_evictions = c.prefix_evictions,
           .pages_used = c.pages_used,
           .pages_idle = c.pages_idle,
           .pages_total = impl_->pool->total_pages(),
           .kv_bytes_total = impl_->pool->bytes(),
-          .scratch_bytes = impl_->runner.scratch_bytes(),
+          .scratch_bytes = impl_->executable->scratch_bytes(),
           .step_tokens = m.step_tokens(),
           .requests = m.snapshot()};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/request.h"
 #include "engine/stats.h"
@@ -34,6 +35,9 @@ struct EngineOptions {
   int32_t max_batch = 64;         // sequences per step, at most kMaxBatch
   int32_t max_logit_rows = 64;    // rows with logits per step, at least max_batch
   int32_t max_queue = INT32_MAX;  // answers that may wait beside max_batch running ones
+  int32_t max_stall_ms = 0;       // prompts lengthen a step with streams by at most this; 0 = by any time
+  int32_t max_wait_s = 0;         // requests that would wait longer are refused; 0 = none are
+  const Clock* clock = nullptr;   // of everything that is measured; nullptr = the machine's
 };
 
 // What the engine needs of a model; `owner` keeps the rest alive.
@@ -57,7 +61,7 @@ class Engine {
 
   // Refuses what can never run (empty prompt, ids outside the vocabulary, longer than the context, bad
   // sampling fields) with a message that names field and numbers. What fits the context fits the pool.
-  // kResourceExhausted: the queue is full.
+  // kResourceExhausted: the queue is full, or the wait would be too long.
   Result<std::shared_ptr<Stream>> submit(GenerateRequest request);
   // The same for `choices` answers to one prompt, which is computed once: stream i chooses with sample_index
   // + i and a clone of the guard, and gets the tokens it would get alone; notify serves them all. Scores of

@@ -21,6 +21,8 @@ struct GenerateRequest {
   std::unique_ptr<Guard> guard;   // may be null
 
   uint64_t cache_salt = 0;  // prompts share cached pages only under equal salts
+  int32_t priority = 0;     // lower comes earlier, within kMaxPriority; see rank.h
+  uint64_t tenant = 0;      // whose it is: tenants are served alike, however much one of them asks for
 
   // Observer of raw logits, called on the engine thread in ascending position with f32 [vocab]: for every
   // prompt position (all_prompt_logits) or those that a token is chosen from. The span dies with the call.

@@ -1,7 +1,6 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -13,6 +12,14 @@ namespace {
 // A prompt sits a step out if it saves so many tokens, which another one computes meanwhile.
 constexpr int32_t kWorthWaiting = 16;
 
+// Of the time that prompts may add to a step: costs are an estimate.
+constexpr double kStallShare = 0.8;
+
+// Somebody waits for its next token.
+bool streams(const std::unique_ptr<Sequence>& sequence) {
+  return sequence->generated() > 0;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerLimits& limits, PrefixCache* prefixes,
@@ -22,33 +29,35 @@ Scheduler::Scheduler(const SchedulerLimits& limits, PrefixCache* prefixes,
         limits.max_running <= limits.max_logit_rows);
 }
 
+void Scheduler::add(std::unique_ptr<Sequence> sequence) {
+  sequence->set_place(next_serial_++, 0);
+  waiting_.add(std::move(sequence));
+}
+
 const Plan& Scheduler::plan() {
   plan_.rows.clear();
   plan_.cut_prompts = plan_.preempted = plan_.following = plan_.reused_tokens = 0;
   tokens_left_ = limits_.max_step_tokens;
   logits_left_ = limits_.max_logit_rows;
   admit();
-  // Preemption takes from the young end, so what is before i stays where it is.
+  // Preemption takes from the far end, so what is before i stays where it is.
   for (size_t i = 0; i < running_.size(); ++i)
     if (running_[i]->pending() == 1) give(*running_[i], 1);
   choose_prompts();
-  const int32_t share = fair_share();
-  for (size_t i = 0, p = 0; i < running_.size() && p < prompts_.size(); ++i) {
-    if (running_[i].get() != prompts_[p]) continue;
-    give(*prompts_[p], std::min(prompts_[p]->pending(), share));
-    ++p;
-  }
-  for (const Row& row : plan_.rows)
-    plan_.cut_prompts += int32_t(row.tokens.size()) < row.sequence->pending();
+  share_among_prompts();
+  describe();
   return plan_;
 }
 
 void Scheduler::admit() {
   while (!waiting_.empty() && int32_t(running_.size()) < limits_.max_running) {
-    plan_.reused_tokens += waiting_.front()->reuse(false);
-    if (!fits_now(*waiting_.front())) return;
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+    plan_.reused_tokens += waiting_.next()->reuse(false);
+    if (!fits_now(*waiting_.next())) return;
+    std::unique_ptr<Sequence> sequence = waiting_.take_next();
+    waiting_.started(sequence->tenant());
+    const auto behind = [](const Rank& rank, const auto& other) { return rank < other->rank(); };
+    running_.insert(std::upper_bound(running_.begin(), running_.end(), sequence->rank(), behind),
+                    std::move(sequence));
   }
 }
 
@@ -90,24 +99,34 @@ void Scheduler::choose_prompts() {
   }
 }
 
-// The highest number of tokens that every prompt can have at once; short prompts leave theirs to long ones.
-// Not below a page, so that many prompts finish one after the other instead of all at the end.
-int32_t Scheduler::fair_share() const {
-  const int32_t chunk = limits_.prefill_chunk > 0 ? limits_.prefill_chunk : limits_.max_step_tokens;
-  wants_.clear();
-  for (const Sequence* prompt : prompts_)
-    wants_.push_back(std::min(prompt->pending(), chunk));
-  std::sort(wants_.begin(), wants_.end());
-  int32_t left = tokens_left_, share = chunk;
-  for (size_t i = 0; i < wants_.size(); ++i) {
-    const int32_t level = left / int32_t(wants_.size() - i);
-    if (wants_[i] > level) {
-      share = std::max(level, kPageTokens);
-      break;
-    }
-    left -= wants_[i];
+// What decode rows leave of the token budget, and of the time where somebody waits for the next token. One
+// token at least goes to a prompt, however little time there is, so that it ends.
+void Scheduler::share_among_prompts() {
+  if (prompts_.empty()) return;
+  const bool hurried = limits_.max_stall_ns > 0 && std::any_of(running_.begin(), running_.end(), streams);
+  double time_left = hurried ? double(limits_.max_stall_ns) * kStallShare : 0;
+  int32_t room = tokens_left_;
+  if (hurried) {
+    const auto furthest = std::max_element(prompts_.begin(), prompts_.end(), [](auto* a, auto* b) {
+      return a->cache().length() < b->cache().length();
+    });
+    room = std::clamp(cost_.tokens_within(time_left, (*furthest)->cache().length()), 1, room);
   }
-  return std::min(share, chunk);
+  const int32_t chunk = limits_.prefill_chunk > 0 ? limits_.prefill_chunk : limits_.max_step_tokens;
+  const std::span<const int32_t> shares = shares_.divide(prompts_, room, chunk);
+  bool any = false;
+  for (size_t i = 0, p = 0; i < running_.size() && p < prompts_.size(); ++i) {
+    if (running_[i].get() != prompts_[p]) continue;
+    Sequence& prompt = *prompts_[p];
+    const int32_t position = prompt.cache().length();
+    int32_t tokens = shares[p++];
+    if (hurried) {
+      tokens = std::min(tokens, std::max(cost_.tokens_within(time_left, position), any ? 0 : 1));
+      time_left = std::max(0.0, time_left - cost_.prompt_ns(position, tokens));
+    }
+    give(prompt, tokens);
+    any = any || tokens > 0;
+  }
 }
 
 // A row of up to `tokens` tokens, fewer where the budgets end, none where there are no pages.
@@ -126,8 +145,8 @@ void Scheduler::give(Sequence& sequence, int32_t tokens) {
 bool Scheduler::reserve(Sequence& sequence, int32_t tokens) {
   while (!make_room(sequence, tokens) || !sequence.cache().reserve(tokens)) {
     if (take_pages_from_waiting()) continue;
-    if (running_.back().get() == &sequence) return false;  // nobody younger: it sits this step out
-    preempt_youngest();
+    if (running_.back().get() == &sequence) return false;  // nobody behind it: it sits this step out
+    preempt_last();
   }
   return true;
 }
@@ -138,17 +157,15 @@ bool Scheduler::make_room(const Sequence& sequence, int32_t tokens) {
   return true;
 }
 
-// From the youngest that has any: a fork that has not run yet, or one that found a known prefix.
 bool Scheduler::take_pages_from_waiting() {
-  const auto has_pages = [](const std::unique_ptr<Sequence>& s) { return s->cache().length() > 0; };
-  const auto youngest = std::find_if(waiting_.rbegin(), waiting_.rend(), has_pages);
-  if (youngest == waiting_.rend()) return false;
-  (*youngest)->release_pages();
+  Sequence* last = waiting_.last_with_pages();
+  if (last == nullptr) return false;
+  last->release_pages();
   ++plan_.preempted;
   return true;
 }
 
-void Scheduler::preempt_youngest() {
+void Scheduler::preempt_last() {
   Sequence* victim = running_.back().get();
   const auto row =
       std::find_if(plan_.rows.begin(), plan_.rows.end(), [&](const Row& r) { return r.sequence == victim; });
@@ -158,31 +175,53 @@ void Scheduler::preempt_youngest() {
     plan_.rows.erase(row);
   }
   victim->release_pages();
-  waiting_.push_front(std::move(running_.back()));
+  waiting_.stopped(victim->tenant());
+  waiting_.add(std::move(running_.back()));
   running_.pop_back();
   ++plan_.preempted;
 }
 
-void Scheduler::add_next(std::vector<std::unique_ptr<Sequence>> forks) {
-  waiting_.insert(waiting_.begin(), std::make_move_iterator(forks.begin()),
-                  std::make_move_iterator(forks.end()));
+void Scheduler::describe() {
+  plan_.shape = {};
+  for (const Row& row : plan_.rows) {
+    const int32_t tokens = int32_t(row.tokens.size());
+    const int64_t reads = positions_read(row.first_position, tokens);
+    if (row.sequence->pending() == 1) {
+      ++plan_.shape.decode_rows;
+      plan_.shape.decode_reads += reads;
+    } else {
+      plan_.shape.prompt_tokens += tokens;
+      plan_.shape.prompt_reads += reads;
+    }
+    plan_.cut_prompts += tokens < row.sequence->pending();
+  }
+  plan_.predicted_ns = cost_.predict_ns(plan_.shape);
+}
+
+void Scheduler::add_forks(const Sequence& parent, std::vector<std::unique_ptr<Sequence>> forks) {
+  int32_t choice = 0;
+  for (std::unique_ptr<Sequence>& fork : forks) {
+    fork->set_place(parent.rank().serial, ++choice);
+    waiting_.add(std::move(fork));
+  }
 }
 
 void Scheduler::retire() {
-  const auto settle = [](auto& sequences) {
-    for (std::unique_ptr<Sequence>& sequence : sequences) {
-      sequence->drop_finished_forks();
-      if (!sequence->finished()) continue;
-      if (auto next = sequence->successor()) {
-        sequence = std::move(next);
-      } else {
-        sequence->leave_pages();
-      }
+  const auto settle = [](std::unique_ptr<Sequence>& sequence) {
+    sequence->drop_finished_forks();
+    if (!sequence->finished()) return;
+    if (auto next = sequence->successor()) {
+      sequence = std::move(next);
+    } else {
+      sequence->leave_pages();
     }
-    std::erase_if(sequences, [](const std::unique_ptr<Sequence>& s) { return s->finished(); });
   };
-  settle(running_);
-  settle(waiting_);
+  std::for_each(running_.begin(), running_.end(), settle);
+  std::erase_if(running_, [&](const std::unique_ptr<Sequence>& sequence) {
+    if (sequence->finished()) waiting_.stopped(sequence->tenant());
+    return sequence->finished();
+  });
+  waiting_.settle(settle);
 }
 
 }  // namespace invar

@@ -1,18 +1,20 @@
 #pragma once
 // Scheduler: which sequences take how many tokens in the next step. Engine thread only; knows nothing of
-// tensors. Decode rows first, then prompts share what is left of the budget. When pages run out the youngest
-// sequence that has any gives them back and is computed again later; the oldest one can always go on, so
-// every sequence ends.
+// tensors. Decode rows first, then prompts share what is left of the budgets: tokens, and the time by which
+// they may lengthen a step in which a stream runs. When pages run out the sequence of the highest rank that
+// has any gives them back and is computed again later; the lowest one can always go on, so every sequence
+// ends. docs/scheduling.md
 
-#include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "engine/batch.h"
+#include "engine/prompt_shares.h"
 #include "engine/sequence.h"
+#include "engine/step_cost.h"
+#include "engine/waiting_queue.h"
 #include "kv/prefix_cache.h"
 
 namespace invar {
@@ -22,6 +24,7 @@ struct SchedulerLimits {
   int32_t prefill_chunk;  // per sequence and step; 0 = up to the budget
   int32_t max_running;  // sequences; at most max_step_tokens and max_logit_rows, so that each gets its token
   int32_t max_logit_rows;
+  int64_t max_stall_ns = 0;  // prompts lengthen a step with streams by at most this; 0 = by any time
 };
 
 struct Plan {
@@ -30,32 +33,38 @@ struct Plan {
   int32_t preempted = 0;
   int32_t reused_tokens = 0;  // that others had computed
   int32_t following = 0;      // prompts that sat out, because another one computes what they need
+  StepShape shape;
+  double predicted_ns = 0;
 };
 
 class Scheduler {
  public:
   Scheduler(const SchedulerLimits& limits, PrefixCache* prefixes, std::span<const KvPlacement> placements);
 
-  void add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+  void add(std::unique_ptr<Sequence> sequence);
   const Plan& plan();
-  // Forks that split off: next in line, in their order.
-  void add_next(std::vector<std::unique_ptr<Sequence>> forks);
+  void ran(int64_t ns) { cost_.observe(plan_.shape, ns); }  // the plan, in so much time
+  // Forks that split off: behind their parent, in their order.
+  void add_forks(const Sequence& parent, std::vector<std::unique_ptr<Sequence>> forks);
   // Destroys the finished ones; of those with forks the next one takes the place.
   void retire();
 
   int32_t running() const { return int32_t(running_.size()); }
+  int32_t waiting() const { return waiting_.size(); }
+  std::span<const std::unique_ptr<Sequence>> running_sequences() const { return running_; }
   bool empty() const { return running_.empty() && waiting_.empty(); }
   // Calls f(Sequence&) for every sequence, running, waiting or fork of another one. f must not add or remove
   // any.
   template <class F>
   void for_each(F f) const {
-    const auto with_forks = [&f](const std::unique_ptr<Sequence>& sequence) {
-      f(*sequence);
-      for (const auto& fork : sequence->forks())
+    const auto with_forks = [&f](Sequence& sequence) {
+      f(sequence);
+      for (const auto& fork : sequence.forks())
         f(*fork);
     };
-    std::for_each(running_.begin(), running_.end(), with_forks);
-    std::for_each(waiting_.begin(), waiting_.end(), with_forks);
+    for (const auto& sequence : running_)
+      with_forks(*sequence);
+    waiting_.for_each(with_forks);
   }
 
  private:
@@ -63,24 +72,25 @@ class Scheduler {
   bool fits_now(const Sequence& sequence) const;
   int32_t missing_pages(const Sequence& sequence, int32_t group) const;
   void choose_prompts();
-  int32_t fair_share() const;
+  void share_among_prompts();
   void give(Sequence& sequence, int32_t tokens);
   bool reserve(Sequence& sequence, int32_t tokens);
   bool make_room(const Sequence& sequence, int32_t tokens);
   bool take_pages_from_waiting();
-  void preempt_youngest();
+  void preempt_last();
+  void describe();
 
   SchedulerLimits limits_;
   PrefixCache* prefixes_;
   std::span<const KvPlacement> placements_;
-  // By age, the oldest first; everything running is older than everything waiting. A fork is as old as the
-  // moment at which it split off. Of those that wait, new ones have no pages.
-  std::vector<std::unique_ptr<Sequence>> running_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;
+  StepCost cost_;
+  std::vector<std::unique_ptr<Sequence>> running_;  // by rank
+  WaitingQueue waiting_;
+  uint64_t next_serial_ = 0;
   Plan plan_;
   int32_t tokens_left_ = 0, logits_left_ = 0;  // of the step being planned
-  std::vector<Sequence*> prompts_;             // that take part in the step being planned
-  mutable std::vector<int32_t> wants_;
+  std::vector<Sequence*> prompts_;             // that take part in the step being planned, by rank
+  PromptShares shares_;
 };
 
 }  // namespace invar

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
-
 namespace invar {
 namespace {
 
@@ -19,6 +17,7 @@ Sequence::Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int6
     : request_(std::move(request)),
       stream_(std::move(stream)),
       times_{.submitted = submitted_ns},
+      rank_{.moment = submitted_ns + request_.priority * kPriorityStepNs},
       path_(prefixes, request_.cache_salt),
       cache_(std::move(cache)),
       context_(context),
@@ -174,9 +173,8 @@ void Sequence::fail(Status error) {
   events_.push_back({.finish = FinishReason::kError, .error = std::move(error)});
 }
 
-void Sequence::publish(RequestMetrics& metrics) {
+void Sequence::publish(RequestMetrics& metrics, int64_t now) {
   if (events_.empty()) return;
-  const int64_t now = now_ns();
   int32_t tokens = 0;
   for (TokenEvent& event : events_) {
     event.published_ns = now;
@@ -211,6 +209,7 @@ std::unique_ptr<Sequence> Sequence::successor() {
     next->cache_ = std::move(cache_);
     next->path_.follow(path_, next->tokens_, next->cache_);
   }
+  next->rank_ = rank_;
   next->reused_ = reused_;
   next->computed_ = computed_;
   next->times_.scheduled = times_.scheduled;

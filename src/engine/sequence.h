@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/prompt_scorer.h"
+#include "engine/rank.h"
 #include "engine/request.h"
 #include "engine/request_metrics.h"
 #include "engine/stream.h"
@@ -38,6 +39,11 @@ class Sequence {
   std::span<const int32_t> next_tokens(int32_t n) const {
     return std::span(tokens_).subspan(size_t(cache_.length()), size_t(n));
   }
+  Rank rank() const { return rank_; }
+  void set_place(uint64_t serial, int32_t choice) { rank_.serial = serial, rank_.choice = choice; }
+  int32_t priority() const { return request_.priority; }
+  uint64_t tenant() const { return request_.tenant; }
+  const RequestTimes& times() const { return times_; }
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
 
@@ -69,8 +75,8 @@ class Sequence {
 
   void finish(FinishReason reason);
   void fail(Status error);
-  // Hands the events of this step to the stream and tells the consumer.
-  void publish(RequestMetrics& metrics);
+  // Hands the events of this step to the stream and tells the consumer. now_ns: when that is.
+  void publish(RequestMetrics& metrics, int64_t now_ns);
 
   void add_fork(std::unique_ptr<Sequence> fork) { forks_.push_back(std::move(fork)); }
   std::span<const std::unique_ptr<Sequence>> forks() const { return forks_; }
@@ -92,6 +98,7 @@ class Sequence {
   GenerateRequest request_;
   std::shared_ptr<Stream> stream_;
   RequestTimes times_;
+  Rank rank_;
   PrefixPath path_;  // before the pages: they go first
   KvCache cache_;
   int32_t context_;

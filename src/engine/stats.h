@@ -10,6 +10,7 @@ namespace invar {
 // One step, as it ran.
 struct StepRecord {
   int64_t step = 0;
+  int64_t start_ns = 0;  // of the engine's clock
   // Each row counts once, by its first token.
   int32_t decode_rows = 0;      // generated or forced
   int32_t prompt_rows = 0;      // of the prompt
@@ -20,8 +21,11 @@ struct StepRecord {
   int32_t cut_prompts = 0;  // prompts that did not fit and go on in a later step
   int32_t logit_rows = 0;
   int32_t preempted = 0;
-  int32_t reused_tokens = 0;  // found in the prefix cache
-  int32_t following = 0;      // prompts that sat out, because another one computes what they need
+  int32_t reused_tokens = 0;         // found in the prefix cache
+  int32_t following = 0;             // prompts that sat out, because another one computes what they need
+  int32_t running = 0, waiting = 0;  // sequences, when the step was planned
+  int64_t pages_used = 0, pages_idle = 0;  // when it had run
+  double predicted_ns = 0;                 // what total_ns was expected to be
   int64_t forward_ns = 0;
   int64_t total_ns = 0;
   bool mixed() const { return decode_rows > 0 && prompt_rows > 0; }
@@ -54,9 +58,10 @@ struct EngineStats {
   int64_t recomputed_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t preemptions = 0;
-  int32_t live = 0;     // submitted and not ended
-  int32_t running = 0;  // of these, those that take part in steps
-  int32_t waiting = 0;  // the others
+  int32_t live = 0;             // submitted and not ended
+  int32_t running = 0;          // of these, those that take part in steps
+  int32_t waiting = 0;          // the others
+  double predicted_wait_s = 0;  // of a request that would come now, until a step has it
   int64_t prefix_evictions = 0;
   int64_t pages_used = 0;  // by requests
   int64_t pages_idle = 0;  // kept by the prefix cache, given up when a request needs them

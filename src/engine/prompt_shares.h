@@ -1,0 +1,26 @@
+#pragma once
+// PromptShares: how a step's room for prompt tokens is divided. Weighted max-min fairness: every prompt gets
+// its share or what it wants, and what short ones leave goes to the long ones. Tenants weigh alike, however
+// many prompts each has; a step of priority doubles a weight. Keeps its arrays from step to step.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/sequence.h"
+
+namespace invar {
+
+class PromptShares {
+ public:
+  // room: tokens to divide. chunk: the most for one prompt. Not below a page for anyone that wants it, so
+  // that many prompts finish one after the other instead of all at the end; the sum may be above `room`.
+  std::span<const int32_t> divide(std::span<Sequence* const> prompts, int32_t room, int32_t chunk);
+
+ private:
+  std::vector<int32_t> shares_;  // [prompts]
+  std::vector<double> weights_;  // [prompts]
+  std::vector<size_t> order_;    // of prompts, by wish over weight
+};
+
+}  // namespace invar
