@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "api/prefix_log.h"
 #include "base/check.h"
 
 namespace invar::api {
@@ -109,6 +110,8 @@ Status Generation::submit(const Call& call) {
     request.sampling = fields.sampling;
     request.stop_ids = fields.stop_ids;
     request.cache_salt = fields.cache_salt;
+    request.priority = fields.priority;
+    request.tenant = tenant_;
     if (!fields.ignore_eos)
       request.stop_ids.insert(request.stop_ids.end(), model.stop_ids.begin(), model.stop_ids.end());
     if (stops != nullptr) request.guard = text::make_stop_guard(stops, model.tokenizer, kAnswerDecoding);
@@ -189,7 +192,7 @@ void Generation::take(Choice& choice) {
       if (first_token_ns_ == 0) first_token_ns_ = event->published_ns;
       choice.text->push(*event->token, event->logprob, scores_of(*event), choice.piece);
     }
-    if (event->finish != FinishReason::kNone) prompts_[choice.prompt].reused = event->prompt;
+    if (event->finish != FinishReason::kNone) take_reuse(choice, event->prompt);
     if (event->finish == FinishReason::kError) return fail(error_of(event->error));
     if (event->finish == FinishReason::kCancelled)
       return fail({503, "the server ended this request before its answer was complete", "", "cancelled"});
@@ -199,6 +202,16 @@ void Generation::take(Choice& choice) {
   const bool length = choice.finish == FinishReason::kLength;
   choice.text->finish(length ? text::TextEnd::kLength : text::TextEnd::kStop, choice.piece);
   if (choice.text->end() == text::TextEnd::kStop) choice.finish = FinishReason::kStop;
+}
+
+// What the prefix cache gave for a prompt; every choice tells it, and it counts once.
+void Generation::take_reuse(const Choice& choice, const PromptReuse& reuse) {
+  prompts_[choice.prompt].reused = reuse;
+  if (service_.prefix_log == nullptr || choice.index % plan_.choices != 0) return;
+  const std::vector<int32_t>& ids = plan_.prompts[choice.prompt].ids;
+  const bool inside = size_t(reuse.end_position) < ids.size();
+  service_.prefix_log->add(
+      {request_id_, tenant_, int32_t(ids.size()), reuse, inside ? ids[size_t(reuse.end_position)] : -1});
 }
 
 void Generation::take_score(Choice& choice, const TokenEvent& event) {
@@ -263,7 +276,7 @@ ExchangeFacts Generation::facts() const {
   facts.prompt_tokens = used.prompt_tokens;
   facts.cached_tokens = used.cached_tokens;
   if (!prompts_.empty()) {
-    facts.prefix_end = prefix_end_name(prompts_[0].reused.end);
+    facts.prefix_end = prefix_end_name(prompts_[0].reused.lookup.end);
     facts.prefix_end_position = prompts_[0].reused.end_position;
   }
   facts.generated_tokens = used.completion_tokens;

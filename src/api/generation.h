@@ -99,11 +99,16 @@ class Generation final : public Exchange {
     PromptReuse reused;
   };
 
-  Generation(const Call& call, GenerationPlan plan) : service_(call.service), plan_(std::move(plan)) {}
+  Generation(const Call& call, GenerationPlan plan)
+      : service_(call.service),
+        plan_(std::move(plan)),
+        request_id_(call.request.id),
+        tenant_(call.request.tenant) {}
   Status submit(const Call& call);
   std::optional<Error> fit_into_context();
   std::optional<Error> too_many_scores() const;
   void take(Choice& choice);
+  void take_reuse(const Choice& choice, const PromptReuse& reuse);
   void take_score(Choice& choice, const TokenEvent& event);
   void render(Choice& choice, std::string& out);
   void fail(Error error);
@@ -111,6 +116,8 @@ class Generation final : public Exchange {
 
   const Service& service_;
   GenerationPlan plan_;
+  const std::string request_id_;
+  const uint64_t tenant_;
   std::vector<Choice> choices_;
   std::vector<PromptState> prompts_;
   std::unique_ptr<Renderer> renderer_;

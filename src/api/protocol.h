@@ -27,6 +27,8 @@ struct Request {
   std::string path;    // percent-decoded, without the query
   std::string query;   // as sent
   std::string body;
+  std::string id;       // x-request-id
+  uint64_t tenant = 0;  // whose key was given, from 1; 0 = the server has no keys
 };
 
 struct Response {

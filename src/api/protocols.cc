@@ -15,6 +15,7 @@ constexpr Route kOpenAiRoutes[] = {
     {"POST", "/tokenize", post_tokenize},
     {"POST", "/detokenize", post_detokenize},
     {"POST", "/apply-template", post_apply_template},
+    {"GET", "/debug/prefix", get_debug_prefix},
 };
 
 constexpr Protocol kProtocols[] = {

@@ -95,6 +95,8 @@ TEST(RequestRules, refuse_wrong_sampling_fields_by_name) {
       {"max_tokens", "99999999999", "not within"},
       {"max_completion_tokens", "\"5\"", "must be an integer"},
       {"n", "0", "not within 1 and 4"},
+      {"priority", "101", "not within -100 and 100"},
+      {"priority", "\"high\"", "must be an integer"},
       {"n", "5", "not within 1 and 4"},
       {"stop", "5", "must be a string or an array"},
       {"stop", "\"\"", "is empty"},

@@ -7,6 +7,7 @@ namespace invar::api {
 
 Outcome post_chat_completions(const Call& call);  // openai_chat.cc
 Outcome post_completions(const Call& call);       // openai_completions.cc
+Outcome get_debug_prefix(const Call& call);       // debug_prefix.cc
 Outcome get_models(const Call& call);             // models.cc
 Outcome get_model(const Call& call);
 Outcome post_tokenize(const Call& call);  // tokenize.cc

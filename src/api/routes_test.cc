@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "api/openai_error.h"
+#include "api/prefix_log.h"
 #include "api/testing/fake_service.h"
 
 namespace invar::api {
@@ -57,9 +58,9 @@ TEST(Routes, errors_have_four_members) {
     EXPECT_EQ(error_of({c.code, "m"}).status, c.status);
 }
 
-json::value get(FakeService& fake, const std::string& path, int* status) {
+json::value get(FakeService& fake, const std::string& path, int* status, uint64_t tenant = 0) {
   const Match match = find_route("GET", path);
-  const Request request{.method = "GET", .path = path, .query = "", .body = ""};
+  const Request request{.method = "GET", .path = path, .query = "", .body = "", .id = "", .tenant = tenant};
   const Outcome outcome = match.route->handle({fake.service, request, match.parameter, [] {}});
   const Response& response = std::get<Response>(outcome);
   *status = response.status;
@@ -83,6 +84,53 @@ TEST(Models, lists_every_name_and_finds_one) {
   const json::value none = get(fake, "/v1/models/other", &status);
   EXPECT_EQ(status, 404);
   EXPECT_EQ(none.at("error").at("code").as_string(), "model_not_found");
+}
+
+TEST(DebugPrefix, tells_each_tenant_of_its_own_prompts_the_latest_first) {
+  FakeService fake;
+  int status = 0;
+  EXPECT_EQ(get(fake, "/debug/prefix", &status).at("data"), json::array());
+  PromptReuse differs{
+      .cached_tokens = 70, .lookup = {PrefixEnd::kDiffers, fake.id("Hello")}, .end_position = 70};
+  fake.service.prefix_log->add({"req-1", 1, 100, differs, fake.id("x")});
+  fake.service.prefix_log->add({"req-2", 2, 50, {}, -1});
+  fake.service.prefix_log->add({"req-3", 1, 100, {99, {PrefixEnd::kComplete}, 99}, 7});
+  const json::value list = get(fake, "/debug/prefix", &status, 1);
+  EXPECT_EQ(status, 200);
+  ASSERT_EQ(list.at("data").as_array().size(), 2u);
+  EXPECT_EQ(list.at("data").at(0).at("request").as_string(), "req-3");
+  const json::value& first = list.at("data").at(1);
+  EXPECT_EQ(first.at("prompt_tokens"), 100);
+  EXPECT_EQ(first.at("cached_tokens"), 70);
+  EXPECT_EQ(first.at("end").as_string(), "differs");
+  EXPECT_EQ(first.at("position"), 70);
+  EXPECT_EQ(first.at("token").at("text").as_string(), "x");
+  EXPECT_EQ(first.at("known_token").at("id"), fake.id("Hello"));
+  EXPECT_FALSE(first.at("explanation").as_string().empty());
+  for (size_t i = 0; i < 2 * PrefixLog::kEntries; ++i)
+    fake.service.prefix_log->add({"req-x", 3, 1, {}, -1});
+  EXPECT_EQ(get(fake, "/debug/prefix", &status, 3).at("data").as_array().size(), PrefixLog::kEntries);
+  EXPECT_EQ(get(fake, "/debug/prefix", &status, 1).at("data"), json::array());
+}
+
+TEST(DebugPrefix, gets_what_a_request_found) {
+  FakeService fake;
+  const auto exchange =
+      fake.post_exchange("/v1/completions", R"({"prompt":"Hello world","n":2,"priority":-3})");
+  Submitted& request = *fake.submitted.at(0);
+  EXPECT_EQ(request.request.priority, -3);
+  for (const auto& stream : request.streams) {
+    TokenEvent end = end_event(FinishReason::kStop);
+    end.prompt = {.cached_tokens = 1, .lookup = {PrefixEnd::kEvicted}, .end_position = 1};
+    stream->push(std::move(end));
+  }
+  std::string out;
+  EXPECT_TRUE(exchange->advance(out));
+  const std::vector<PrefixLog::Entry> entries = fake.service.prefix_log->of_tenant(0);
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].prompt_tokens, int32_t(request.request.prompt.size()));
+  EXPECT_EQ(entries[0].token, request.request.prompt[1]);
+  EXPECT_EQ(entries[0].reuse.lookup.end, PrefixEnd::kEvicted);
 }
 
 TEST(Tokenize, text_to_ids_and_back) {

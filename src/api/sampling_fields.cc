@@ -13,6 +13,7 @@
 #include "api/json_text.h"
 #include "base/hash.h"
 #include "base/quote.h"
+#include "engine/request.h"
 
 namespace invar::api {
 namespace {
@@ -197,6 +198,8 @@ GenerationFields read_generation_fields(const Fields& fields, const Service& ser
   fields.boolean("ignore_eos", &out.ignore_eos);
   std::string_view salt;
   if (fields.string("cache_salt", &salt)) out.cache_salt = hash64(std::as_bytes(std::span(salt))) | 1;
+  int64_t priority = 0;
+  if (fields.integer("priority", -kMaxPriority, kMaxPriority, &priority)) out.priority = int32_t(priority);
   int64_t n = 1;
   if (fields.integer("n", 1, service.max_choices, &n)) out.n = int32_t(n);
   read_stream(fields, &out);

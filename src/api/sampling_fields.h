@@ -26,6 +26,7 @@ struct GenerationFields {
   std::vector<int32_t> stop_ids;  // of the request; the model's own come on top unless ignore_eos
   bool ignore_eos = false;
   uint64_t cache_salt = 0;  // prompts share cached pages only under equal salts
+  int32_t priority = 0;     // lower comes earlier
   int32_t n = 1;
   bool stream = false;
   bool include_usage = false;

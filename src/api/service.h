@@ -16,6 +16,7 @@
 
 namespace invar::api {
 
+class PrefixLog;
 class Script;
 
 struct Service {
@@ -40,6 +41,8 @@ struct Service {
   // Engine::submit: `choices` streams over one prompt.
   std::function<Result<std::vector<std::shared_ptr<Stream>>>(GenerateRequest request, int32_t choices)>
       submit;
+
+  std::shared_ptr<PrefixLog> prefix_log;  // of /debug/prefix
 
   const Script* script = nullptr;  // borrowed; answers come from it (--scripted)
 };

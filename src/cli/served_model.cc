@@ -2,22 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <future>
 
+#include "api/prefix_log.h"
 #include "api/text_limits.h"
 #include "backends/scripted/scripted_backend.h"
 #include "base/hash.h"
 #include "cli/environment.h"
 #include "cli/prompts.h"
 #include "cli/text_setup.h"
+#include "engine/step_trace.h"
 #include "format/model_digest.h"
 #include "tensor/numerics_version.h"
 
 namespace invar {
 namespace {
+
+// Buffered, so that a step seldom waits for the disk; the last lines come when the engine goes.
+Status trace_steps(Engine& engine, const std::string& path) {
+  const std::shared_ptr<std::FILE> file(std::fopen(path.c_str(), "w"), [](std::FILE* f) {
+    if (f != nullptr) std::fclose(f);
+  });
+  if (file == nullptr) return io_error(fmt::format("--step-trace {}: {}", path, std::strerror(errno)));
+  engine.set_trace([file](const StepRecord& step) { fmt::print(file.get(), "{}\n", step_json(step)); });
+  return {};
+}
 
 Result<std::string> read_template(const std::string& path) {
   if (path.empty()) return std::string();
@@ -114,9 +129,11 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
   service.fingerprint =
       "invar-" + hex(sha256(fmt::format("{}\n{}\n{}\n", service.model_digest, service.numerics, service.kv)))
                      .substr(0, 16);
+  service.prefix_log = std::make_shared<api::PrefixLog>();
   service.submit = [engine = served->engine_.get()](GenerateRequest request, int32_t choices) {
     return engine->submit(std::move(request), choices);
   };
+  if (!options.step_trace.empty()) RETURN_IF_ERROR(trace_steps(*served->engine_, options.step_trace));
   served->engine_->start();
   return served;
 }

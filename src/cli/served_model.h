@@ -17,6 +17,7 @@ struct ServedModelOptions {
   bool accept_any_model = false;
   std::string chat_template;  // path; "": the model's own
   std::string script;         // path; "": none
+  std::string step_trace;     // path; "": none
 };
 
 class ServedModel {

@@ -14,7 +14,6 @@
 
 #include "base/cgroup.h"
 #include "base/size_text.h"
-#include "engine/rank.h"
 
 namespace invar {
 namespace {

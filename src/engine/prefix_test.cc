@@ -56,19 +56,26 @@ TEST(PrefixSharing, a_later_prompt_says_what_it_found_and_why_not_more) {
       reuse = event->prompt;
     return reuse;
   };
-  EXPECT_EQ(reused(alike(300, 5, 1)).end, PrefixEnd::kNew);
+  EXPECT_EQ(reused(alike(300, 5, 1)).lookup.end, PrefixEnd::kNew);
   const PromptReuse same = reused(alike(300, 5, 1));
   EXPECT_EQ(same.cached_tokens, 304);
-  EXPECT_EQ(same.end, PrefixEnd::kComplete);
+  EXPECT_EQ(same.lookup.end, PrefixEnd::kComplete);
   const PromptReuse other = reused(alike(300, 5, 2));
   EXPECT_EQ(other.cached_tokens, 300);
-  EXPECT_EQ(other.end, PrefixEnd::kDiffers);
+  EXPECT_EQ(other.lookup.end, PrefixEnd::kDiffers);
   EXPECT_EQ(other.end_position, 300);
+  EXPECT_EQ(other.lookup.known_token, alike(300, 5, 1).prompt[300]);
   GenerateRequest salted = alike(300, 5, 1);
   salted.cache_salt = 7;
   const PromptReuse foreign = reused(std::move(salted));
   EXPECT_EQ(foreign.cached_tokens, 0);
-  EXPECT_EQ(foreign.end, PrefixEnd::kOtherSalt);
+  EXPECT_EQ(foreign.lookup.end, PrefixEnd::kOtherSalt);
+  // Another tenant gets nothing, and is not told that there is something.
+  GenerateRequest stranger = alike(300, 5, 1);
+  stranger.tenant = 2;
+  const PromptReuse nothing = reused(std::move(stranger));
+  EXPECT_EQ(nothing.cached_tokens, 0);
+  EXPECT_EQ(nothing.lookup.end, PrefixEnd::kNew);
 }
 
 TEST(PrefixSharing, kept_pages_give_way_to_requests) {

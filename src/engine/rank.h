@@ -8,7 +8,6 @@
 
 namespace invar {
 
-inline constexpr int32_t kMaxPriority = 100;                // and -kMaxPriority
 inline constexpr int64_t kPriorityStepNs = 10'000'000'000;  // what one step of priority is worth
 inline constexpr int32_t kMaxPriorityDoublings = 4;         // of a prompt's share of a step
 

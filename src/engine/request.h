@@ -12,6 +12,8 @@
 
 namespace invar {
 
+inline constexpr int32_t kMaxPriority = 100;  // and -kMaxPriority
+
 struct GenerateRequest {
   std::vector<int32_t> prompt;  // token ids, at least one
   int32_t max_tokens = 0;       // generated at most; 0 = none (scores only)
@@ -20,9 +22,10 @@ struct GenerateRequest {
   bool ignore_eos = false;        // stop_ids do not apply
   std::unique_ptr<Guard> guard;   // may be null
 
-  uint64_t cache_salt = 0;  // prompts share cached pages only under equal salts
+  uint64_t cache_salt = 0;  // a tenant's prompts share cached pages only under equal salts
   int32_t priority = 0;     // lower comes earlier, within kMaxPriority; see rank.h
-  uint64_t tenant = 0;      // whose it is: tenants are served alike, however much one of them asks for
+  // Whose it is: tenants are served alike, however much one of them asks for, and share no pages.
+  uint64_t tenant = 0;
 
   // Observer of raw logits, called on the engine thread in ascending position with f32 [vocab]: for every
   // prompt position (all_prompt_logits) or those that a token is chosen from. The span dies with the call.

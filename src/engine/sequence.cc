@@ -18,7 +18,7 @@ Sequence::Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int6
       stream_(std::move(stream)),
       times_{.submitted = submitted_ns},
       rank_{.moment = submitted_ns + request_.priority * kPriorityStepNs},
-      path_(prefixes, request_.cache_salt),
+      path_(prefixes, {request_.tenant, request_.cache_salt}),
       cache_(std::move(cache)),
       context_(context),
       prompt_length_(int32_t(request_.prompt.size())),
@@ -40,12 +40,12 @@ int32_t Sequence::reuse(bool tail) {
   const int32_t limit = tail ? reuse_limit() : reuse_limit() / kPageTokens * kPageTokens;
   const int32_t before = cache_.length();
   if (limit <= before) return 0;
-  const PrefixEnd end = path_.match(tokens_, limit, cache_);
+  const PrefixLookup lookup = path_.match(tokens_, limit, cache_);
   const int32_t found = std::min(cache_.length(), prompt_length_);
   reused_.cached_tokens += std::max(0, found - computed_);
   computed_ = std::max(computed_, cache_.length());
   if (tail && !std::exchange(looked_up_, true)) {
-    reused_.end = end;
+    reused_.lookup = lookup;
     reused_.end_position = found;
   }
   return cache_.length() - before;

@@ -6,7 +6,7 @@
 namespace invar {
 namespace {
 
-constexpr double kMemory = 0.98;  // what a step still counts when the next one has come
+constexpr double kMemory = 0.95;  // what a step still counts when the next one has come
 constexpr int kSweeps = 8;        // of coordinate descent, from the prices before: close enough
 constexpr int32_t kFirstTokens = 16;
 // Of a step's time that prompt tokens have at least, however long its decode rows were expected to take.

@@ -27,8 +27,8 @@ enum class FinishReason : uint8_t {
 // What of a prompt did not have to be computed, because others had.
 struct PromptReuse {
   int32_t cached_tokens = 0;
-  PrefixEnd end = PrefixEnd::kOff;  // why the lookup ended, when the request was first scheduled,
-  int32_t end_position = 0;         // and where
+  PrefixLookup lookup;       // when the request was first scheduled: why it ended,
+  int32_t end_position = 0;  // and where
 };
 
 struct TokenEvent {

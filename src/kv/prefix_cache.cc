@@ -64,11 +64,12 @@ PrefixCache::~PrefixCache() {
   CHECK(nodes_ == 0);  // no sequence outlives the cache
 }
 
-PrefixNode* PrefixCache::root(uint64_t salt) {
-  std::unique_ptr<PrefixNode>& root = roots_[salt];
+PrefixNode* PrefixCache::root(const PrefixScope& scope) {
+  std::unique_ptr<PrefixNode>& root = roots_[scope];
   if (root == nullptr) {
     root = std::make_unique<PrefixNode>();
-    root->digest = chained(salt, {});
+    root->unsalted = chained(scope.tenant, {});
+    root->digest = hash64(std::as_bytes(std::span(&scope.salt, 1)), root->unsalted);
   }
   return root.get();
 }
@@ -184,14 +185,14 @@ bool PrefixCache::drop_windowed(int32_t size_class) {
 }
 
 void PrefixCache::enter(PrefixPath& path, const std::vector<int32_t>& tokens, const KvCache& pages) {
-  if (path.node_ == nullptr) path.stand_on(root(path.salt_));
+  if (path.node_ == nullptr) path.stand_on(root(path.scope_));
   path.tokens_ = &tokens;
   path.pages_ = &pages;
 }
 
-PrefixEnd PrefixPath::match(const std::vector<int32_t>& tokens, int32_t limit, KvCache& pages) {
+PrefixLookup PrefixPath::match(const std::vector<int32_t>& tokens, int32_t limit, KvCache& pages) {
   CHECK(pages.reserved() == pages.length());
-  if (cache_->max_bytes_ == 0) return PrefixEnd::kOff;
+  if (cache_->max_bytes_ == 0) return {};
   cache_->enter(*this, tokens, pages);
   PrefixNode* node = node_;
   const auto rest = [&] {
@@ -203,16 +204,17 @@ PrefixEnd PrefixPath::match(const std::vector<int32_t>& tokens, int32_t limit, K
     node = next.child;
   PrefixCache::Tail tail = cache_->nearest_tail(*this, *node, rest());
 
-  PrefixEnd end =
-      node->end() + tail.tokens >= limit ? PrefixEnd::kComplete : cache_->explain(*node, rest(), tail.tokens);
+  PrefixLookup found{PrefixEnd::kComplete};
+  if (node->end() + tail.tokens < limit)
+    found = {cache_->explain(*node, rest(), tail.tokens), tail.next_token};
   while (node->end() + tail.tokens > pages.length()) {
     const PrefixEnd obstacle = cache_->take_over(*this, node, tail, pages);
     if (obstacle == PrefixEnd::kComplete) break;
-    end = obstacle;
+    found = {obstacle};
     if (tail.tokens == 0) node = node->parent;
     tail = {};
   }
-  return end;
+  return found;
 }
 
 // The page after `node` that agrees with most of `rest`: of a child, or of a sequence that is at it.
@@ -220,12 +222,20 @@ PrefixCache::Tail PrefixCache::nearest_tail(const PrefixPath& path, const Prefix
                                             std::span<const int32_t> rest) const {
   Tail tail;
   const PrefixNode::Nearest nearest = node.nearest_child(rest);
-  if (nearest.common > 0) tail = {nearest.common, nearest.child->pages};
+  const auto token_at = [](std::span<const int32_t> tokens, int32_t at) {
+    return size_t(at) < tokens.size() ? tokens[size_t(at)] : -1;
+  };
+  if (nearest.common > 0)
+    tail = {nearest.common, nearest.child->pages, token_at(nearest.child->tokens, nearest.common)};
+  if (nearest.common == 0 && !node.children.empty() && node.parent != nullptr)
+    tail.next_token = node.children[0]->tokens[0];
   for (const PrefixPath* other : node.standing) {
     if (other == &path) continue;
     const std::span<const int32_t> theirs = std::span(*other->tokens_).first(size_t(other->pages_->length()));
-    const int32_t common = common_tokens(theirs.subspan(size_t(node.end())), rest);
-    if (common > tail.tokens) tail = {common, pages_of(*other->pages_, node.end())};
+    const std::span<const int32_t> their_rest = theirs.subspan(size_t(node.end()));
+    const int32_t common = common_tokens(their_rest, rest);
+    if (common > tail.tokens)
+      tail = {common, pages_of(*other->pages_, node.end()), token_at(their_rest, common)};
   }
   return tail;
 }

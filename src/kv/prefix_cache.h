@@ -1,6 +1,6 @@
 #pragma once
 // PrefixCache: what past and present sequences have computed, for others that begin with the same tokens. A
-// tree of pages under a root per salt: a node is one page of every KV group with the tokens it holds and the
+// tree of pages under a root per scope: a node is one page of every KV group with the tokens it holds and the
 // chained digest of everything before it. Full pages are shared by reference; of a page that agrees only at
 // its beginning the sequence gets a copy. Owned by the engine, engine thread only; the pages are the pool's,
 // and the cache gives up those that no sequence uses whenever somebody needs room.
@@ -8,7 +8,9 @@
 // changes the bytes of a page (model, codec, numerics, adapter, tenant) is either fixed for the life of the
 // pool or part of the salt.
 
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -39,19 +41,30 @@ enum class PrefixEnd : uint8_t {
 };
 const char* prefix_end_name(PrefixEnd end);
 
+struct PrefixLookup {
+  PrefixEnd end = PrefixEnd::kOff;
+  int32_t known_token = -1;  // that the nearest known sequence has at the end; -1 = it ends there too
+};
+
+// Who shares with whom: prompts of one tenant under one salt. The tenant is what a miss may tell about.
+struct PrefixScope {
+  uint64_t tenant = 0, salt = 0;
+  auto operator<=>(const PrefixScope&) const = default;
+};
+
 // Where one sequence stands in the tree: the node of its last full page, which stays, with everything above
 // it, while the sequence stands there. A member of the sequence, declared before its KvCache; the functions
 // take the tokens and the cache of that sequence, which must live as long.
 class PrefixPath {
  public:
-  PrefixPath(PrefixCache* cache, uint64_t salt) : cache_(cache), salt_(salt) {}
+  PrefixPath(PrefixCache* cache, const PrefixScope& scope) : cache_(cache), scope_(scope) {}
   ~PrefixPath() { leave(); }
   PrefixPath(const PrefixPath&) = delete;
   PrefixPath& operator=(const PrefixPath&) = delete;
 
   // Puts as much of tokens[0, limit) as is known into `pages`, if that is more than is there; nothing may be
   // reserved. Says what ended it.
-  PrefixEnd match(const std::vector<int32_t>& tokens, int32_t limit, KvCache& pages);
+  PrefixLookup match(const std::vector<int32_t>& tokens, int32_t limit, KvCache& pages);
   // Makes the full pages known; where another sequence was faster, its pages replace the own ones. To be
   // called after a commit and before pages expire.
   void publish(const std::vector<int32_t>& tokens, KvCache& pages);
@@ -69,7 +82,7 @@ class PrefixPath {
   void stand_on(PrefixNode* node);
 
   PrefixCache* cache_;
-  uint64_t salt_;
+  PrefixScope scope_;
   PrefixNode* node_ = nullptr;
   // What the sequence computes behind node_, so that others may copy its unfinished page. Valid while node_.
   const std::vector<int32_t>* tokens_ = nullptr;
@@ -103,9 +116,10 @@ class PrefixCache {
   struct Tail {  // of a page that agrees only at its beginning
     int32_t tokens = 0;
     std::vector<PageRef> pages;  // [groups] if tokens > 0
+    int32_t next_token = -1;     // that follows them there; -1 = none
   };
   void enter(PrefixPath& path, const std::vector<int32_t>& tokens, const KvCache& pages);
-  PrefixNode* root(uint64_t salt);
+  PrefixNode* root(const PrefixScope& scope);
   PrefixNode* add_child(PrefixNode* parent, std::span<const int32_t> tokens);
   void touch(PrefixNode* node);
   void offer(PrefixNode* node);  // may be given up now, if nothing depends on it
@@ -120,11 +134,11 @@ class PrefixCache {
   PagePool* pool_;
   std::span<const KvPlacement> placements_;
   uint64_t max_bytes_;
-  std::unordered_map<uint64_t, std::unique_ptr<PrefixNode>> roots_;  // by salt
-  std::set<std::pair<uint64_t, PrefixNode*>> idle_;                  // that may be given up, by last use
-  std::unordered_map<uint64_t, int32_t> unsalted_;                   // nodes by their digest without salt
-  std::unordered_set<uint64_t> evicted_;                             // digests, the latest ones only
-  std::vector<uint64_t> evicted_order_;                              // ring of them
+  std::map<PrefixScope, std::unique_ptr<PrefixNode>> roots_;
+  std::set<std::pair<uint64_t, PrefixNode*>> idle_;  // that may be given up, by last use
+  std::unordered_map<uint64_t, int32_t> unsalted_;   // nodes by their digest without salt
+  std::unordered_set<uint64_t> evicted_;             // digests, the latest ones only
+  std::vector<uint64_t> evicted_order_;              // ring of them
   size_t evicted_next_ = 0;
   uint64_t clock_ = 0;
   int64_t nodes_ = 0, evictions_ = 0;

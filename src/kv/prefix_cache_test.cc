@@ -18,7 +18,7 @@ constexpr int32_t kWindow = 100;
 // a function of all tokens up to it.
 struct Walker {
   Walker(PrefixCache* cache, PagePool* pool, std::span<const KvPlacement> placements, uint64_t salt)
-      : path(cache, salt), pages(pool, placements) {
+      : path(cache, {0, salt}), pages(pool, placements) {
     tokens.reserve(2000);  // others look at them
   }
   PrefixPath path;
@@ -89,7 +89,7 @@ class PrefixCacheTest : public testing::Test {
     PrefixEnd end;
   };
   static Match match(Walker& w, int32_t limit) {
-    const PrefixEnd end = w.path.match(w.tokens, limit, w.pages);
+    const PrefixEnd end = w.path.match(w.tokens, limit, w.pages).end;
     return {w.pages.length(), end};
   }
   static Match match(Walker& w) { return match(w, int32_t(w.tokens.size()) - 1); }

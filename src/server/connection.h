@@ -69,6 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void advance_exchange();
   void end_with_error(int status, const char* code, const Status& why);
   void drop_exchange();
+  int64_t retry_after_s() const;
   void answer(api::Response response);
   void start_stream();
   void send_frames(std::string_view frames, bool last);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <cmath>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,6 +12,8 @@ namespace invar::server {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
+constexpr double kRetryShare = 0.25;  // of the wait that is predicted now
+constexpr int64_t kMaxRetryAfter = 600;
 constexpr size_t kSmallAnswer = 64 << 10;  // the limit of connections bounds these
 
 }  // namespace
@@ -98,6 +101,12 @@ void Connection::drop_exchange() {
   work_->exchange = nullptr;
 }
 
+// When a place may be free: a few requests less wait then.
+int64_t Connection::retry_after_s() const {
+  const double wait_s = context_.stats ? context_.stats().predicted_wait_s : 0;
+  return std::clamp(int64_t(std::ceil(wait_s * kRetryShare)), int64_t{1}, kMaxRetryAfter);
+}
+
 void Connection::answer(api::Response response) {
   Work& work = *work_;
   const size_t unsent = context_.unsent_bytes, bytes = response.body.size();
@@ -113,7 +122,8 @@ void Connection::answer(api::Response response) {
   const auto tells_when = [](const Fields& fields) {
     return std::any_of(fields.begin(), fields.end(), [](const auto& f) { return f.first == "Retry-After"; });
   };
-  if (response.status == 429 && !tells_when(response.headers)) work.fields.emplace_back("Retry-After", "1");
+  if (response.status == 429 && !tells_when(response.headers))
+    work.fields.emplace_back("Retry-After", fmt::format("{}", retry_after_s()));
   ResponseHead head;
   head.status = response.status;
   head.content_type = response.content_type;

@@ -252,6 +252,8 @@ void Connection::dispatch() {
   request->path = work.target.path;
   request->query = work.target.query;
   request->body = std::move(work.parser.body());
+  request->id = work.record.id;
+  request->tenant = uint64_t(work.record.key + 1);
   asio::post(context_.workers, [&service = context_.service, request = std::move(request), match = work.match,
                                 waker = work.waker]() mutable {
     api::Outcome outcome = run_handler(service, *request, match, [waker] { waker->notify(); });

@@ -2,6 +2,7 @@
 
 #include "api/testing/fake_service.h"
 
+#include "api/prefix_log.h"
 #include "api/testing/tiny_model.h"
 
 namespace invar::api {
@@ -19,6 +20,7 @@ FakeService::FakeService() {
   service.fingerprint = "fp_1";
   service.max_choices = 4;
   service.max_prompts = 3;
+  service.prefix_log = std::make_shared<PrefixLog>();
   service.submit = [this](GenerateRequest request,
                           int32_t choices) -> Result<std::vector<std::shared_ptr<Stream>>> {
     if (!submit_error.ok()) return submit_error;

@@ -82,6 +82,15 @@ int serve_verb(Arguments args) {
   flags.integer("--max-queue", &engine.options.max_queue,
                 "answers that may wait while others run; more are refused with 429 (default: 1024)", 0,
                 1 << 20);
+  engine.options.max_wait_s = 30;
+  flags.integer("--max-wait", &engine.options.max_wait_s,
+                "seconds; a request that would wait longer is refused with 429 (default: 30; 0: none is)", 0,
+                86400);
+  engine.options.max_stall_ms = 200;
+  flags.integer("--max-stall", &engine.options.max_stall_ms,
+                "milliseconds that somebody's prompt may hold up running answers in a step (default: 200)", 1,
+                60'000);
+  flags.text("--step-trace", &model.step_trace, "FILE", "write what each step did, one JSON object per line");
   flags.section("Model");
   flags.text("--served-model-name", &names, "A,B", "names that requests may give; replies say the first");
   flags.on("--accept-any-model", &model.accept_any_model,
