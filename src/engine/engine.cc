@@ -113,6 +113,7 @@ struct Engine::Impl {
         sampler(backend->row_kernels()),
         scorer(backend->row_kernels()),
         clock(options.clock != nullptr ? *options.clock : machine_clock()),
+        max_running(limits.max_running),
         max_live(int64_t{limits.max_running} + options.max_queue),
         max_wait_s(options.max_wait_s),
         mask_words((size_t(model.graph->vocab) + 31) / 32),
@@ -127,7 +128,7 @@ struct Engine::Impl {
   void choose(Sequence& sequence, std::span<const float> logits);
   void count(StepRecord& record);
   void publish();
-  void estimate_wait();
+  void estimate_wait(const StepRecord& record);
   void run();
   void end_all();
 
@@ -143,6 +144,7 @@ struct Engine::Impl {
   PromptScorer scorer;
   Batch batch;
   const Clock& clock;
+  const int32_t max_running;
   const int64_t max_live;  // answers, running and waiting
   const int32_t max_wait_s;
   WaitEstimate wait;
@@ -175,7 +177,7 @@ Status Engine::Impl::enter(int32_t choices) {
 
 // Of a request that comes when so many run or wait.
 double Engine::Impl::predicted_wait_s(int64_t live) const {
-  return double(wait.predict_ns(std::max<int64_t>(0, live - counters.running))) * 1e-9;
+  return double(wait.predict_ns(live)) * 1e-9;
 }
 
 bool Engine::Impl::step() {
@@ -278,23 +280,21 @@ void Engine::Impl::publish() {
     const Status told = guarded("notify", [&] { sequence.publish(metrics, clock.now_ns()); });
     if (!told.ok()) sequence.cancel();
   });
-  estimate_wait();
+  for (const auto& sequence : scheduler.running_sequences())
+    if (sequence->finished() && sequence->times().scheduled > 0)
+      wait.ended(clock.now_ns() - sequence->times().scheduled);
   scheduler.retire();
   counters.pages_idle = pool->total_idle();
   counters.pages_used = pool->total_used() - pool->total_idle();
   counters.running = scheduler.running();
 }
 
-void Engine::Impl::estimate_wait() {
-  const int64_t now = clock.now_ns();
+// Where somebody waits beside free places, there are no pages for more.
+void Engine::Impl::estimate_wait(const StepRecord& record) {
   int64_t ages = 0;
-  for (const auto& sequence : scheduler.running_sequences()) {
-    const int64_t age = now - sequence->times().scheduled;
-    ages += age;
-    if (sequence->finished()) wait.ended(age);
-  }
-  const int32_t running = scheduler.running();
-  wait.running(running, running > 0 ? ages / running : 0);
+  for (const auto& sequence : scheduler.running_sequences())
+    if (sequence->times().scheduled > 0) ages += record.start_ns - sequence->times().scheduled;
+  wait.update(record.waiting > 0 ? record.running : max_running, ages / record.running);
 }
 
 void Engine::Impl::count(StepRecord& record) {
@@ -304,6 +304,7 @@ void Engine::Impl::count(StepRecord& record) {
   counters.preemptions += record.preempted;
   counters.prefix_evictions = prefixes.evictions();
   metrics.step(record.tokens);
+  estimate_wait(record);
   record.pages_idle = pool->total_idle();
   record.pages_used = pool->total_used() - record.pages_idle;
   if (trace) trace(record);

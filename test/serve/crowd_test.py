@@ -78,7 +78,7 @@ class Crowd(Cases):
 
     @classmethod
     def setUpClass(cls):
-        with Server("--ctx", CONTEXT) as server:
+        with Server("--max-wait", 0, "--ctx", CONTEXT) as server:
             for path, body in cls.requests:  # completions get exactly as many tokens as LENGTHS says
                 if path == COMPLETE:
                     ids = server.answer("/tokenize", {"content": body["prompt"]})["tokens"]
@@ -128,7 +128,7 @@ class Crowd(Cases):
             self.check(i, facts[i], how)
 
     def test_again_streamed_and_in_crowds(self):
-        with Server("--ctx", CONTEXT) as server:
+        with Server("--max-wait", 0, "--ctx", CONTEXT) as server:
             for stream in (False, True):
                 for i in range(len(self.requests)):
                     self.check(i, self.ask(server, i, stream), "streamed" if stream else "again alone")
@@ -176,7 +176,7 @@ class Crowd(Cases):
         for flags, order in (("--threads 1 --max-batch 3", None), ("--threads 3 --prefill-chunk 13", None),
                              ("--isa scalar --max-batch 1", short), ("--isa scalar --threads 2 --prefill-chunk 64 --max-batch 5", short),
                              ("--isa scalar-portable --threads 2 --prefill-chunk 1", short[:9])):
-            with self.subTest(flags=flags), Server("--ctx", CONTEXT, *flags.split()) as server:
+            with self.subTest(flags=flags), Server("--max-wait", 0, "--ctx", CONTEXT, *flags.split()) as server:
                 self.crowd(server, len(flags), flags, order)
                 server.wait_idle()
                 server.stop()
@@ -184,7 +184,7 @@ class Crowd(Cases):
     def test_little_memory_for_the_cache(self):
         # 2,900 tokens in 64 MiB: the four that come first do not fit at once when they have grown, and whoever comes after
         # them gives its pages up and is computed again.
-        with Server("--ctx", CONTEXT, "--memory", "64MiB") as server:
+        with Server("--max-wait", 0, "--ctx", CONTEXT, "--memory", "64MiB") as server:
             old = [server.open_stream(COMPLETE, {"prompt": [1000 + i] * 5, "max_tokens": 800, "ignore_eos": True, "seed": i})
                    for i in range(4)]
             self.crowd(server, 17, "with 64 MiB for keys and values")
