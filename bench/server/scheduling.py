@@ -35,7 +35,8 @@ class Streams:
     def start(self, prompt, max_tokens):
         wire = self.h.Wire(self.server)
         stream = {"wire": wire, "begin": time.monotonic(), "times": [], "status": 0, "buffer": b"", "done": False, "ended": False}
-        body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True, "stream": True}
+        body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True, "stream": True,
+                "logit_bias": {"1000": 100}}  # a token that is whole text, so that each has a frame of its own
         wire.send(self.h.request_text("POST", "/v1/completions", body))
         self.selector.register(wire.socket, selectors.EVENT_READ, stream)
         self.streams.append(stream)

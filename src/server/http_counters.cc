@@ -76,6 +76,8 @@ void write_engine(EnginePage& page, const EngineStats& s) {
   const double kv_usage = s.pages_total > 0 ? double(s.pages_used) / double(s.pages_total) : 0;
   page.gauge("vllm:num_requests_running", "Requests that take part in steps.", s.running);
   page.gauge("vllm:num_requests_waiting", "Requests that wait for their turn.", s.waiting);
+  page.gauge("invar_predicted_wait_seconds", "How long a request that comes now would wait for its turn.",
+             s.predicted_wait_s);
   page.gauge("vllm:kv_cache_usage_perc", "KV pages in use; 1 is all of them.", kv_usage);
   page.counter("vllm:num_preemptions_total", "Requests that gave their pages up for others.",
                double(s.preemptions));

@@ -71,6 +71,7 @@ EngineStats some_stats() {
   stats.steps = 10;
   stats.running = 2;
   stats.waiting = 5;
+  stats.predicted_wait_s = 1.5;
   stats.prompt_tokens = 123456789012;
   stats.pages_used = 25;
   stats.pages_total = 100;
@@ -97,6 +98,7 @@ TEST(HttpCounters, page_has_the_names_that_dashboards_and_routers_look_for) {
   const std::string model = R"({model_name="a \"model\""})";
   EXPECT_EQ(samples.at("vllm:num_requests_running" + model), 2);
   EXPECT_EQ(samples.at("vllm:num_requests_waiting" + model), 5);
+  EXPECT_EQ(samples.at("invar_predicted_wait_seconds" + model), 1.5);
   EXPECT_EQ(samples.at("vllm:kv_cache_usage_perc" + model), 0.25);
   EXPECT_EQ(samples.at("vllm:prompt_tokens_total" + model), 123456789012);
   EXPECT_EQ(samples.at(R"(vllm:request_success_total{model_name="a \"model\"",finished_reason="stop"})"), 4);

@@ -452,6 +452,20 @@ class Others(OnModel):
                 with self.subTest(path=path, body=body):
                     self.assert_error(self.server.post(path, body), 400)
 
+    def test_a_miss_of_the_prefix_cache_is_explained(self):
+        prompt = list(range(1000, 1100))
+        body = {"prompt": prompt, "max_tokens": 2, "temperature": 0, "cache_salt": "explained"}
+        first = self.server.call("POST", COMPLETE, body)
+        other = self.server.call("POST", COMPLETE, {**body, "prompt": prompt[:80] + [7] + prompt[81:]})
+        salted = self.server.call("POST", COMPLETE, {**body, "cache_salt": "another"})
+        self.assertEqual(other.json()["usage"]["prompt_tokens_details"]["cached_tokens"], 80)
+        found = {e["request"]: e for e in self.server.call("GET", "/debug/prefix").json()["data"]}
+        self.assertEqual(found[first.fields["x-request-id"]]["end"], "new")
+        miss = found[other.fields["x-request-id"]]
+        self.assertEqual((miss["end"], miss["position"], miss["cached_tokens"], miss["prompt_tokens"]), ("differs", 80, 80, 100))
+        self.assertEqual((miss["token"]["id"], miss["known_token"]["id"]), (7, 1080))
+        self.assertEqual(found[salted.fields["x-request-id"]]["end"], "other_salt")
+
     def test_metrics_count(self):
         before = self.server.metrics()
         d = self.server.chat(max_tokens=7, ignore_eos=True)
