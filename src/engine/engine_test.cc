@@ -191,6 +191,9 @@ TEST(Engine, refusals_name_field_and_numbers) {
   GenerateRequest no_observer = request({1}, 1);
   no_observer.all_prompt_logits = true;
   EXPECT_NE(message(std::move(no_observer)).find("on_logits"), std::string::npos);
+  GenerateRequest too_urgent = request({1}, 1);
+  too_urgent.priority = -101;
+  EXPECT_EQ(message(std::move(too_urgent)), "priority: -101 is not between -100 and 100");
 }
 
 TEST(Engine, thread_runs_requests_and_ends_the_unfinished_as_cancelled) {
@@ -281,6 +284,8 @@ TEST(Engine, create_reports_what_does_not_fit) {
   EXPECT_NE(error({.context = 1024, .memory_bytes = 8192}).find("the pool may take 8.0 KiB"),
             std::string::npos);
   EXPECT_NE(error({.max_batch = 0}).find("max_batch: 0 is not between 1 and 4096"), std::string::npos);
+  EXPECT_EQ(error({.max_stall_ms = -1}), "max_stall_ms: -1 is negative");
+  EXPECT_EQ(error({.max_wait_s = -1}), "max_wait_s: -1 is negative");
   EXPECT_NE(error({.max_batch = 4097}).find("max_batch: 4097 is not between 1 and 4096"), std::string::npos);
 }
 
