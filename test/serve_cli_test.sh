@@ -116,6 +116,10 @@ check "chat without a server: tried each line" [ "$(wc -l <"$work/err")" = 1 ]
 refused "serve, a key file that is not there" 2 "there is no such file" "$invar" serve --port 0 --api-key "keys.txt"
 refused "serve, an origin that is none" 2 "an origin is a scheme and a host" "$invar" serve --port 0 --cors-origin x
 refused "chat, flags of two kinds" 2 "--threads is about a model that is loaded here" "$invar" chat "${remote[@]}" --threads 1
+refused "serve, no time for prompts" 2 "--max-stall 0: must be a whole number from 1 to 60000" "$invar" serve --max-stall 0
+refused "serve, a wait that is none" 2 "--max-wait -1: must be a whole number from 0 to 86400" "$invar" serve --max-wait -1
+refused "serve, no place for the trace" 1 "--step-trace $work/none/trace: No such file" "$invar" serve --port 0 \
+  --model "$tiny" --step-trace "$work/none/trace"
 refused "chat, a key for nobody" 2 "--api-key is for a running server" "$invar" chat --api-key secret
 refused "chat, a wrong address" 2 "only http, https and unix" "$invar" chat --server ftp://x
 refused "chat, an argument" 2 "unexpected argument hello" "$invar" chat hello
@@ -283,6 +287,14 @@ refused "replay without an end" 2 "neither a file nor a directory" "$invar" repl
 refused "replay an empty directory" 2 "no file of a request log" "$invar" replay "$HOME"
 refused "replay a number beyond" 2 "--request 9999: the log has" "$invar" replay "$work/log" --request 9999
 refused "replay without a server" 2 "no server answers there" "$invar" replay "$work/log" --server "unix:$work/none.sock"
+
+# ---- the trace of steps
+start_server traced --model "$tiny" --ctx 64 --step-trace "$work/trace"
+post /v1/completions '{"prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": true}' "$work/traced.json"
+kill -TERM "$pid"
+wait "$pid" 2>/dev/null
+check "step trace: an object per step" [ "$(grep -c '^{"step":[0-9]*,.*"predicted_ns":[0-9]*,.*}$' "$work/trace")" = 4 ]
+check "step trace: the prompt is in the first" grep -q '^{"step":0,.*"prompt_rows":1,.*"tokens":3,' "$work/trace"
 
 for verb in chat verify replay serve; do
   run "$verb --help" 0 "$invar" $verb --help </dev/null
