@@ -24,7 +24,8 @@ struct ModelConfig {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
   bool tied_head = false;
-  std::vector<bool> rotates;  // [layers]: false where a layer has no rotary positions
+  std::vector<bool> rotates;     // [layers]: false where a layer has no rotary positions
+  std::vector<int32_t> windows;  // [layers]: a query at p sees positions > p - window; 0 = all
 };
 
 }  // namespace invar

@@ -13,13 +13,12 @@ namespace invar {
 struct DenseRules {
   double rope_theta = 10000;
   bool tied_head = false;
-  int32_t head_dim = 0;        // 0: hidden / heads
-  bool bias_keys = true;       // attention_bias and mlp_bias are read
-  bool qkv_bias = false;       // where they are not: q, k and v have biases
-  bool window_switch = false;  // a sliding window counts only with use_sliding_window
+  int32_t head_dim = 0;   // 0: hidden / heads
+  bool bias_keys = true;  // attention_bias and mlp_bias are read
+  bool qkv_bias = false;  // where they are not: q, k and v have biases
 };
 
-// rotates is all true. Errors name the file and the key.
+// rotates is all true; windows are left to parse_windows(). Errors name the file and the key.
 Result<ModelConfig> parse_dense(const ModelSource& source, const DenseRules& rules);
 
 }  // namespace invar

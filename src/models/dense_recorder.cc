@@ -8,10 +8,7 @@
 namespace invar {
 
 DenseRecorder::DenseRecorder(const ModelConfig& config)
-    : config_(config),
-      rope_(builder_.rope(config.rope)),
-      group_(builder_.kv_group(
-          {.layers = config.layers, .kv_heads = config.kv_heads, .head_dim = config.head_dim})) {}
+    : config_(config), rope_(builder_.rope(config.rope)) {}
 
 ValueId DenseRecorder::embed() {
   table_ = builder_.matrix("model.embed_tokens.weight", config_.vocab, config_.hidden);
@@ -21,6 +18,11 @@ ValueId DenseRecorder::embed() {
 void DenseRecorder::begin_layer(int32_t layer) {
   site_ = fmt::format("layers.{}.", layer);
   weight_ = fmt::format("model.layers.{}.", layer);
+  const int32_t window = config_.windows[static_cast<size_t>(layer)];
+  if (!groups_.contains(window))
+    groups_[window] = builder_.kv_group(
+        {.layers = 0, .kv_heads = config_.kv_heads, .head_dim = config_.head_dim, .window = window});
+  group_ = groups_[window];
 }
 
 ValueId DenseRecorder::norm(const std::string& site, ValueId x, const std::string& weight) {

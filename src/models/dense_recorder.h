@@ -1,9 +1,10 @@
 #pragma once
 // DenseRecorder: the lines that every dense decoder family records alike: weights by their canonical names,
-// one rope, one KV group, the embedding and the head. A family calls it line by line; what is peculiar to a
-// family stays in its file. Lives while one graph is recorded.
+// one rope, a KV group per window size, the embedding and the head. A family calls it line by line; what is
+// peculiar to a family stays in its file. Lives while one graph is recorded.
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "graph/builder.h"
@@ -40,7 +41,8 @@ class DenseRecorder {
   const ModelConfig& config_;
   GraphBuilder builder_;
   int rope_;
-  int group_;
+  std::map<int32_t, int> groups_;  // by window
+  int group_ = 0;                  // of the current layer
   WeightId table_ = kNone;
   std::string site_, weight_;  // prefixes of the current layer
 };

@@ -52,8 +52,7 @@ Status refuse(const std::string& what) {
 
 // Keys that change the mathematics; 0 (and 1 for factors) means that they do not.
 Status refuse_unsupported(const Keys& keys) {
-  for (const char* k :
-       {"expert_count", "expert_used_count", "nextn_predict_layers", "attention.sliding_window"}) {
+  for (const char* k : {"expert_count", "expert_used_count", "nextn_predict_layers"}) {
     ASSIGN_OR_RETURN(const auto n, keys.uniform(k));
     if (n.value_or(0) != 0) return refuse(fmt::format("{} = {}", keys.key(k), *n));
   }

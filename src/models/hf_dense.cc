@@ -29,7 +29,7 @@ Status refuse(const std::string& what, const char* remedy = "use another model")
   return unsupported(fmt::format("{} is not supported by this version; {}", what, remedy));
 }
 
-Status refuse_unsupported(const HfConfig& c, const DenseRules& rules, int64_t layers) {
+Status refuse_unsupported(const HfConfig& c) {
   if (c.has("quantization_config")) {
     std::string method = "unknown";
     RETURN_IF_ERROR(optional_into(c.get_string("quantization_config.quant_method"), &method));
@@ -59,21 +59,6 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules, int64_t la
   std::string activation = "silu";
   RETURN_IF_ERROR(optional_into(c.get_string("hidden_act"), &activation));
   if (activation != "silu") return refuse("hidden_act " + quote(activation));
-
-  // A window is active where a layer uses it; a switch or the layer types may say that none does.
-  std::vector<std::string> types;
-  RETURN_IF_ERROR(optional_into(c.get_strings("layer_types"), &types));
-  for (const std::string& type : types)
-    if (type != "full_attention") return refuse(fmt::format("layer type {}", quote(type)));
-  int64_t window = 0;
-  bool used = !rules.window_switch;
-  RETURN_IF_ERROR(optional_into(c.get_int("sliding_window"), &window));
-  RETURN_IF_ERROR(optional_into(c.get_bool("use_sliding_window"), &used));
-  if (window > 0 && used && types.empty()) {
-    int64_t first = 0;  // layers below it see everything
-    RETURN_IF_ERROR(optional_into(c.get_int("max_window_layers"), &first));
-    if (first < layers) return refuse(fmt::format("an active sliding window (sliding_window = {})", window));
-  }
   return {};
 }
 
@@ -158,7 +143,7 @@ Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& 
   };
   ModelConfig out;
   RETURN_IF_ERROR(size("num_hidden_layers", kMaxLayers, &out.layers));
-  RETURN_IF_ERROR(refuse_unsupported(c, rules, out.layers));
+  RETURN_IF_ERROR(refuse_unsupported(c));
   RETURN_IF_ERROR(size("vocab_size", kMaxVocab, &out.vocab));
   for (const char* key : {"bos_token_id", "eos_token_id"})
     RETURN_IF_ERROR(check_token_ids(c, key, out.vocab));

@@ -5,11 +5,14 @@
 #include "models/dense_config.h"
 #include "models/dense_recorder.h"
 #include "models/family.h"
+#include "models/layer_windows.h"
 
 namespace invar {
 
 Result<ModelConfig> parse_llama(const ModelSource& source) {
-  return parse_dense(source, {});
+  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {}));
+  RETURN_IF_ERROR(parse_windows(source, WindowRule::kNone, &c));
+  return c;
 }
 
 Result<Graph> build_llama(const ModelConfig& c) {

@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -38,6 +39,7 @@ const Expected kExpected[] = {
     {"models/llama-untied", "llama", 480, 64, 2, 4, 2, 16, 160, 512, false},
     {"models/llama-yarn", "llama", 480, 64, 2, 4, 2, 32, 128, 128, true},
     {"models/qwen2-bias", "qwen2", 505, 64, 2, 4, 2, 16, 160, 512, true},
+    {"models/qwen2-swa", "qwen2", 480, 64, 4, 2, 2, 32, 96, 512, false},
     {"models/qwen3-qknorm", "qwen3", 480, 96, 3, 4, 2, 32, 160, 512, true},
     {"models/smollm3-nope", "smollm3", 480, 64, 5, 4, 2, 16, 128, 512, true},
     {"gguf/lossless/llama-tied-rope-llama3.gguf", "llama", 512, 96, 3, 6, 2, 16, 192, 512, true},
@@ -153,8 +155,7 @@ TEST(Model, weights_come_from_the_cache_folder_when_there_is_one) {
 
 // ---- refusals
 
-TEST(ModelRefusal, windows_types_and_architectures_are_named) {
-  EXPECT_THAT(error_of(kOracles + "/models/qwen2-swa"), HasSubstr("sliding_attention"));
+TEST(ModelRefusal, types_and_architectures_are_named) {
   EXPECT_THAT(error_of(kOracles + "/gguf/quant/llama-q256-IQ4_NL.gguf"), HasSubstr("IQ4_NL"));
   EXPECT_THAT(error_of("/nowhere/model.gguf"), HasSubstr("no such file"));
   const TemporaryFolder folder;
@@ -211,29 +212,66 @@ TEST(ModelRefusal, configurations_that_change_the_mathematics_are_refused_by_key
               "ok");
 }
 
-TEST(ModelRefusal, a_window_counts_for_qwen_only_where_it_is_used) {
-  const auto qwen = [](const std::string& keys) {
-    return error_with("qwen2-bias", "\"layer_types\": [\n  \"full_attention\",\n  \"full_attention\"\n ],",
-                      keys);
-  };
-  EXPECT_EQ(qwen(""), "ok");
-  EXPECT_THAT(error_with("qwen2-bias", "\"sliding_window\": null", "\"sliding_window\": 4"), "ok");
-  const auto replaced = [&](int first) {
-    const TemporaryFolder folder;
-    const std::string source = kOracles + "/models/qwen2-bias";
-    fs::copy(source + "/model.safetensors", folder.path("model.safetensors"));
-    write_file(
-        folder.path("config.json"),
-        fmt::format(
-            R"({{"model_type": "qwen2", "hidden_act": "silu", "hidden_size": 64, "intermediate_size": 160,
-      "max_position_embeddings": 512, "max_window_layers": {}, "num_attention_heads": 4, "num_hidden_layers": 2,
-      "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "sliding_window": 4, "use_sliding_window": true,
-      "tie_word_embeddings": true, "vocab_size": 505, "rope_theta": 1000000.0}})",
-            first));
-    return error_of(folder.path());
-  };
-  EXPECT_EQ(replaced(2), "ok");
-  EXPECT_THAT(replaced(1), HasSubstr("sliding_window = 4"));
+// The windows of the layers of `name` with other values in config.json, by layer; or the error.
+std::string windows_of(const std::string& name,
+                       const std::vector<std::pair<std::string, std::string>>& with) {
+  const TemporaryFolder folder;
+  const std::string source = kOracles + "/models/" + name;
+  fs::copy(source + "/model.safetensors", folder.path("model.safetensors"));
+  const auto bytes = read_file(source + "/config.json");
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const auto& [from, to] : with) {
+    const size_t at = text.find(from);
+    if (at == std::string::npos) return "test is broken: no " + from;
+    text.replace(at, from.size(), to);
+  }
+  write_file(folder.path("config.json"), text);
+  const auto model = load(folder.path());
+  if (!model.ok()) return model.status().message();
+  std::vector<int32_t> windows;
+  for (const Node& node : (*model)->graph().nodes)
+    if (node.op == Op::kAttend)
+      windows.push_back((*model)->graph().kv_groups[size_t(std::get<AttendAttr>(node.attr).group)].window);
+  return fmt::format("{}", fmt::join(windows, " "));
+}
+
+TEST(Model, a_window_counts_for_the_layers_that_use_it) {
+  const std::string types =
+      "\"layer_types\": [\n  \"full_attention\",\n  \"full_attention\",\n  \"sliding_attention\",\n  "
+      "\"sliding_attention\"\n ],";
+  const std::string first = "\"max_window_layers\": 2,", used = "\"use_sliding_window\": true,";
+  const std::string window = "\"sliding_window\": 13,", full = "\"full_attention\"";
+  EXPECT_EQ(windows_of("qwen2-swa", {}), "0 0 13 13");
+  // Listed layers count whatever else is said.
+  EXPECT_EQ(windows_of("qwen2-swa", {{full, "\"sliding_attention\""}}), "13 0 13 13");
+  EXPECT_THAT(windows_of("qwen2-swa", {{full, "\"chunked_attention\""}}), HasSubstr("\"chunked_attention\""));
+  EXPECT_THAT(windows_of("qwen2-swa", {{full + ",", ""}}), HasSubstr("layer_types has 3 elements for 4"));
+  EXPECT_THAT(windows_of("qwen2-swa", {{used, ""}}), HasSubstr("use_sliding_window is not true"));
+  EXPECT_THAT(windows_of("qwen2-swa", {{window, ""}}), HasSubstr("sliding_window is missing"));
+  EXPECT_THAT(windows_of("qwen2-swa", {{"\"sliding_window\": 13", "\"sliding_window\": 0"}}),
+              HasSubstr("sliding_window is 0"));
+  // Without a list, those from max_window_layers on.
+  EXPECT_EQ(windows_of("qwen2-swa", {{types, ""}}), "0 0 13 13");
+  EXPECT_EQ(windows_of("qwen2-swa", {{types, ""}, {first, "\"max_window_layers\": 3,"}}), "0 0 0 13");
+  EXPECT_EQ(windows_of("qwen2-swa", {{types, ""}, {first, ""}}), "0 0 0 0");
+  EXPECT_EQ(windows_of("qwen2-swa", {{types, ""}, {used, ""}}), "0 0 0 0");
+  EXPECT_EQ(windows_of("qwen2-swa", {{types, ""}, {used, ""}, {window, ""}}), "0 0 0 0");
+  EXPECT_EQ(windows_of("qwen2-bias", {{"\"sliding_window\": null", "\"sliding_window\": 4"}}), "0 0");
+  // SmolLM3: those that do not rotate.
+  EXPECT_EQ(windows_of("smollm3-nope", {{"\"layer_types\"", "\"other\""},
+                                        {"\"sliding_window\": null", "\"sliding_window\": 9"},
+                                        {"\"use_sliding_window\": false", "\"use_sliding_window\": true"}}),
+            "0 0 0 9 0");
+}
+
+TEST(Model, layers_of_equal_windows_share_a_group) {
+  const auto model = *load(kOracles + "/models/qwen2-swa");
+  const std::vector<KvGroup>& groups = model->graph().kv_groups;
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].layers, 2);
+  EXPECT_EQ(groups[0].window, 0);
+  EXPECT_EQ(groups[1].layers, 2);
+  EXPECT_EQ(groups[1].window, 13);
 }
 
 TEST(Model, newer_rope_parameters_mean_the_same_as_rope_scaling) {
@@ -376,6 +414,33 @@ TEST(ModelRefusal, gguf_keys_that_change_the_mathematics_are_refused_by_name) {
       HasSubstr("split over 3 files"));
   EXPECT_THAT(gguf_error(tiny_llama([](GgufWriter& w) { w.boolean("llama.attention.causal", false); })),
               HasSubstr("attention.causal"));
+}
+
+TEST(Model, a_window_of_a_gguf_file_needs_a_list_of_layers) {
+  const auto windows = [](const std::string& arch, const std::vector<bool>& list) {
+    const TemporaryFolder folder;
+    GgufWriter w = tiny_llama(
+        [&](GgufWriter& keys) {
+          keys.u32(arch + ".attention.sliding_window", 5);
+          Bytes values;
+          values.put<uint32_t>(7).put<uint64_t>(list.size());
+          for (const bool on : list)
+            values.put<uint8_t>(on);
+          if (!list.empty()) keys.key(arch + ".attention.sliding_window_pattern", 9, values);
+        },
+        "", arch);
+    if (arch == "qwen2")
+      for (const auto& [name, n] : {std::pair{"q", 8u}, {"k", 4u}, {"v", 4u}})
+        w.tensor(fmt::format("blk.0.attn_{}.bias", name), {n}, 0, Bytes().fill(n * 4, 0));
+    write_file(folder.path("m.gguf"), w.build());
+    const auto model = load(folder.path("m.gguf"));
+    return model.ok() ? fmt::format("{}", (*model)->graph().kv_groups[0].window) : model.status().message();
+  };
+  EXPECT_EQ(windows("qwen2", {true}), "5");
+  EXPECT_EQ(windows("qwen2", {false}), "0");
+  EXPECT_THAT(windows("qwen2", {}), HasSubstr("without a list of layers"));
+  EXPECT_THAT(windows("qwen2", {true, false}), HasSubstr("has 2 elements for 1 layers"));
+  EXPECT_THAT(windows("llama", {true}), HasSubstr("llama.attention.sliding_window = 5"));
 }
 
 TEST(ModelRefusal, missing_gguf_parts_are_named) {

@@ -5,11 +5,14 @@
 #include "models/dense_config.h"
 #include "models/dense_recorder.h"
 #include "models/family.h"
+#include "models/layer_windows.h"
 
 namespace invar {
 
 Result<ModelConfig> parse_qwen2(const ModelSource& source) {
-  return parse_dense(source, {.bias_keys = false, .qkv_bias = true, .window_switch = true});
+  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.bias_keys = false, .qkv_bias = true}));
+  RETURN_IF_ERROR(parse_windows(source, WindowRule::kUpperLayers, &c));
+  return c;
 }
 
 Result<Graph> build_qwen2(const ModelConfig& c) {

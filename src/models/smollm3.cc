@@ -8,23 +8,24 @@
 #include "models/dense_config.h"
 #include "models/dense_recorder.h"
 #include "models/family.h"
+#include "models/layer_windows.h"
 
 namespace invar {
 
-Result<ModelConfig> parse_smollm3(const ModelSource& source) {
-  ASSIGN_OR_RETURN(ModelConfig c,
-                   parse_dense(source, {.rope_theta = 2e6, .tied_head = true, .window_switch = true}));
+namespace {
+
+// Which layers rotate, by list or by interval.
+Status parse_rotates(const ModelSource& source, ModelConfig* config) {
   int64_t interval = 4;
   if (source.kind() == SourceKind::kHuggingFace) {
-    const auto layers = source.config()->get_ints("no_rope_layers");
-    if (!layers.ok()) return layers.status();
-    if (layers->has_value()) {  // 1: rotates
-      if ((*layers)->size() != c.rotates.size())
+    ASSIGN_OR_RETURN(const auto layers, source.config()->get_ints("no_rope_layers"));
+    if (layers) {  // 1: rotates
+      if (layers->size() != config->rotates.size())
         return corrupt(fmt::format("{}: no_rope_layers has {} elements for {} layers", source.path(),
-                                   (*layers)->size(), c.layers));
-      for (size_t l = 0; l < c.rotates.size(); ++l)
-        c.rotates[l] = (**layers)[l] != 0;
-      return c;
+                                   layers->size(), config->layers));
+      for (size_t l = 0; l < config->rotates.size(); ++l)
+        config->rotates[l] = (*layers)[l] != 0;
+      return {};
     }
     ASSIGN_OR_RETURN(const auto stored, source.config()->get_int("no_rope_layer_interval"));
     interval = stored.value_or(interval);
@@ -32,8 +33,17 @@ Result<ModelConfig> parse_smollm3(const ModelSource& source) {
       return corrupt(
           fmt::format("{}: no_rope_layer_interval is {}, not at least 1", source.path(), interval));
   }
-  for (int64_t l = 0; l < c.layers; ++l)
-    c.rotates[static_cast<size_t>(l)] = (l + 1) % interval != 0;
+  for (int64_t l = 0; l < config->layers; ++l)
+    config->rotates[static_cast<size_t>(l)] = (l + 1) % interval != 0;
+  return {};
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_smollm3(const ModelSource& source) {
+  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.rope_theta = 2e6, .tied_head = true}));
+  RETURN_IF_ERROR(parse_rotates(source, &c));
+  RETURN_IF_ERROR(parse_windows(source, WindowRule::kUnrotatedLayers, &c));
   return c;
 }
 
