@@ -1,8 +1,7 @@
 // The crowd property on real models through the CPU backend: an answer (token ids and the bits of the logits
 // they came from) is the same alone and among others, in any order, cut into any chunks, with any number of
 // threads, on every instruction set of this CPU. The full product of settings on tiny models, every pair of
-// settings on SmolLM2; on a tiny model also with too few pages for all, and with neighbours that are
-// cancelled.
+// settings on SmolLM2. Everything else that may happen to a request: schedules_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,12 +43,6 @@ struct Prompt {
   int32_t max_tokens;
   SamplingParams sampling;
   bool all_logits;  // compare every prompt position, too
-};
-
-// What an engine may use: room for all, or a pool in which sequences push each other out.
-struct Room {
-  uint64_t memory_bytes = uint64_t{256} << 20;
-  int32_t context = 512;
 };
 
 struct Answer {
@@ -95,12 +88,12 @@ class Crowd {
   Crowd(std::shared_ptr<const Model> model, std::vector<Prompt> prompts)
       : model_(std::move(model)), prompts_(std::move(prompts)) {}
 
-  std::unique_ptr<Engine> engine(const Setting& setting, const Room& room = {}) {
+  std::unique_ptr<Engine> engine(const Setting& setting) {
     auto backend = make_cpu_backend({.threads = setting.threads, .isa = setting.isa});
     EXPECT_TRUE(backend.ok()) << backend.status().message();
     EngineOptions options;
-    options.memory_bytes = room.memory_bytes;
-    options.context = room.context;
+    options.memory_bytes = uint64_t{256} << 20;
+    options.context = 512;
     options.prefill_chunk = setting.chunk;
     options.max_step_tokens = step_tokens(setting);
     options.max_batch = 16;
@@ -110,7 +103,6 @@ class Crowd {
     (*created)->set_trace([this](const StepRecord& r) {
       mixed_ += r.mixed();
       cut_ += r.cut_prompts > 0;
-      preempted_ += r.preempted;
     });
     return std::move(*created);
   }
@@ -128,9 +120,7 @@ class Crowd {
   }
 
   // All prompts in a random order, a few new ones before each step, so that decode rows meet prompt chunks.
-  // cancelled: of every so many prompts one is cancelled at a random step (0 = none); it must have said
-  // nothing else than the beginning of its answer, and the others' answers are compared.
-  void run_together(Engine& engine, const Setting& setting, int cancelled = 0) {
+  void run_together(Engine& engine, const Setting& setting) {
     std::mt19937 random(setting.order);
     std::vector<size_t> order(prompts_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -138,40 +128,30 @@ class Crowd {
       std::swap(order[i - 1], order[random() % i]);
     std::vector<Answer> answers(prompts_.size());
     std::vector<std::shared_ptr<Stream>> streams(prompts_.size());
-    std::vector<bool> gone(prompts_.size());
     size_t next = 0;
     bool busy = true;
-    mixed_ = cut_ = preempted_ = 0;
+    mixed_ = cut_ = 0;
     while (busy || next < order.size()) {
-      if (cancelled > 0 && next > 0) {
-        const size_t victim = order[random() % next];
-        if (int(victim) % cancelled == 0) streams[victim]->cancel(), gone[victim] = true;
-      }
       for (uint32_t n = next == 0 ? 6 : random() % 4; n > 0 && next < order.size(); --n, ++next)
         streams[order[next]] = submit(engine, prompts_[order[next]], &answers[order[next]]);
       busy = engine.step();
     }
     for (size_t i = 0; i < prompts_.size(); ++i)
-      stopped_ += take(*streams[i], &answers[i], gone[i]) == FinishReason::kCancelled;
-    compare(answers, setting, gone);
+      take(*streams[i], &answers[i]);
+    compare(answers, setting);
     EXPECT_GT(mixed_, 0) << setting.name() << ": decode rows and prompt chunks never met";
     if (longest_prompt() > (setting.chunk > 0 ? setting.chunk : step_tokens(setting)))
       EXPECT_GT(cut_, 0) << setting.name() << ": no prompt was cut";
-    all_mixed_ += mixed_, all_cut_ += cut_, all_preempted_ += preempted_;
+    all_mixed_ += mixed_, all_cut_ += cut_;
   }
-
-  int64_t preempted() const { return all_preempted_; }
-  int64_t stopped() const { return stopped_; }  // requests that ended as cancelled
 
   void expect_equal() const {
     std::printf(
-        "%s: %lld crowds of %zu prompts, %lld mixed steps, %lld steps with cut prompts, %lld times "
-        "preempted; "
-        "%lld token ids and %lld logit rows differ; prompt seed %u\n",
+        "%s: %lld crowds of %zu prompts, %lld mixed steps, %lld steps with cut prompts; %lld token ids and "
+        "%lld logit rows differ; prompt seed %u\n",
         model_->info().name.c_str(), static_cast<long long>(crowds_), prompts_.size(),
         static_cast<long long>(all_mixed_), static_cast<long long>(all_cut_),
-        static_cast<long long>(all_preempted_), static_cast<long long>(difference_.tokens),
-        static_cast<long long>(difference_.logits), kPromptSeed);
+        static_cast<long long>(difference_.tokens), static_cast<long long>(difference_.logits), kPromptSeed);
     EXPECT_EQ(difference_.tokens, 0);
     EXPECT_EQ(difference_.logits, 0);
   }
@@ -199,15 +179,14 @@ class Crowd {
     return *stream;
   }
 
-  static FinishReason take(Stream& stream, Answer* answer, bool cancelled = false) {
+  static void take(Stream& stream, Answer* answer) {
     FinishReason finish = FinishReason::kNone;
     while (auto event = stream.try_next()) {
       if (event->token) answer->tokens.push_back(*event->token);
       finish = event->finish;
       EXPECT_NE(finish, FinishReason::kError) << event->error.message();
     }
-    if (!cancelled) EXPECT_EQ(finish, FinishReason::kLength);
-    return finish;
+    EXPECT_EQ(finish, FinishReason::kLength);
   }
 
   template <class T>
@@ -218,18 +197,10 @@ class Crowd {
     return n;
   }
 
-  void compare(std::vector<Answer>& answers, const Setting& setting, const std::vector<bool>& gone) {
+  void compare(const std::vector<Answer>& answers, const Setting& setting) {
     ++crowds_;
     Difference d;
     for (size_t i = 0; i < answers.size(); ++i) {
-      // What a cancelled request did say has to be right as well.
-      const Answer& whole = alone_[i];
-      const auto rest = [&](auto& said, const auto& all) {
-        if (gone[i] && said.size() < all.size())
-          said.insert(said.end(), all.begin() + int64_t(said.size()), all.end());
-      };
-      rest(answers[i].tokens, whole.tokens);
-      rest(answers[i].logits, whole.logits);
       d.tokens += differing(answers[i].tokens, alone_[i].tokens);
       d.logits += differing(answers[i].logits, alone_[i].logits);
     }
@@ -243,8 +214,8 @@ class Crowd {
   std::vector<Prompt> prompts_;
   std::vector<Answer> alone_;
   Difference difference_;
-  int64_t mixed_ = 0, cut_ = 0, preempted_ = 0;  // of the crowd that runs
-  int64_t crowds_ = 0, all_mixed_ = 0, all_cut_ = 0, all_preempted_ = 0, stopped_ = 0;
+  int64_t mixed_ = 0, cut_ = 0;  // of the crowd that runs
+  int64_t crowds_ = 0, all_mixed_ = 0, all_cut_ = 0;
 };
 
 std::shared_ptr<const Model> load(const std::string& path) {
@@ -286,49 +257,6 @@ INSTANTIATE_TEST_SUITE_P(Models, TinyModel,
                                name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
                            return name;
                          });
-
-// Seven pages of 64 positions for prompts that need one when they start and two when they end.
-TEST(TinyModelCrowd, sequences_that_were_pushed_out_of_the_pool_answer_the_same) {
-  const auto model = load(std::string(INVAR_TEST_DATA) + "/oracles/models/llama-untied");
-  ASSERT_NE(model, nullptr);
-  const std::vector<int32_t> lengths = {60, 3, 58, 120, 61, 1, 63, 55, 100, 62, 64, 30};
-  Crowd crowd(model, make_prompts(model->info().vocab, lengths, 40, 3));
-  const auto sets = instruction_sets();
-  crowd.run_alone({sets.back(), 1, 0, 0});
-  const Room large{.context = 192};
-  const EngineStats stats = crowd.engine({sets.back(), 1, 0, 0}, large)->stats();
-  const Room small{.memory_bytes = 7 * (stats.kv_bytes_total / uint64_t(stats.pages_total)), .context = 192};
-  for (const int32_t chunk : kChunks) {
-    for (const uint32_t order : kOrderSeeds) {
-      auto engine = crowd.engine({sets.back(), 2, chunk, order}, small);
-      EXPECT_LE(engine->stats().pages_total, 7);
-      const int64_t before = crowd.preempted();
-      crowd.run_together(*engine, {sets.back(), 2, chunk, order});
-      EXPECT_GT(crowd.preempted(), before) << "chunks of " << chunk << ", order " << order;
-      EXPECT_EQ(engine->stats().pages_used, 0);
-    }
-  }
-  crowd.expect_equal();
-}
-
-TEST(TinyModelCrowd, neighbours_that_are_cancelled_midway_change_nothing) {
-  const auto model = load(std::string(INVAR_TEST_DATA) + "/oracles/models/qwen2-bias");
-  ASSERT_NE(model, nullptr);
-  const std::vector<int32_t> lengths = {3, 17, 70, 1, 24, 130, 12, 40, 8, 64, 2, 300};
-  Crowd crowd(model, make_prompts(model->info().vocab, lengths, 20, 3));
-  const auto sets = instruction_sets();
-  crowd.run_alone({sets.back(), 1, 0, 0});
-  for (const int32_t chunk : kChunks) {
-    auto engine = crowd.engine({sets.back(), 2, chunk, 0});
-    for (const uint32_t order : kOrderSeeds) {
-      const int64_t before = crowd.stopped();
-      crowd.run_together(*engine, {sets.back(), 2, chunk, order}, 2);
-      EXPECT_GT(crowd.stopped(), before) << "chunks of " << chunk << ", order " << order;
-      EXPECT_EQ(engine->stats().pages_used, 0);
-    }
-  }
-  crowd.expect_equal();
-}
 
 TEST(CrowdSets, sets_that_this_cpu_lacks_are_reported) {
   std::string missing;
