@@ -41,6 +41,7 @@ struct Live {
   std::vector<std::shared_ptr<Stream>> streams;  // one per choice
   std::vector<Answer> said;
   int32_t observed_before_throw = 0;
+  std::pair<uint64_t, uint64_t> scope;  // tenant and salt: who may share with it
 };
 
 // How often in the run what the schedules are for has happened.
@@ -48,14 +49,14 @@ struct Seen {
   int64_t schedules = 0, requests = 0, choices = 0, steps = 0;
   int64_t mixed = 0, cut = 0, hits = 0, followed = 0, preempted = 0, recomputed = 0, forked = 0;
   int64_t cancelled = 0, threw = 0, evicting = 0, tight = 0, tight_and_felt = 0, windowed_hits = 0,
-          windowed_preempted = 0, forked_and_preempted = 0;
+          windowed_preempted = 0, forked_and_preempted = 0, apart = 0;
 
   void add(const Seen& o) {
     const auto sum = [&](auto... field) { ((this->*field += o.*field), ...); };
     sum(&Seen::schedules, &Seen::requests, &Seen::choices, &Seen::steps, &Seen::mixed, &Seen::cut,
         &Seen::hits, &Seen::followed, &Seen::preempted, &Seen::recomputed, &Seen::forked, &Seen::cancelled,
         &Seen::threw, &Seen::evicting, &Seen::tight, &Seen::tight_and_felt, &Seen::windowed_hits,
-        &Seen::windowed_preempted, &Seen::forked_and_preempted);
+        &Seen::windowed_preempted, &Seen::forked_and_preempted, &Seen::apart);
   }
 };
 
@@ -103,7 +104,7 @@ class Schedule {
     }
     std::string wrong;
     for (Live& live : requests_)
-      wrong += compare(live);
+      wrong += compare(live) + check_sharing(live);
     const EngineStats stats = engine_->stats();
     if (stats.pages_used != 0 || stats.live != 0)
       wrong +=
@@ -154,6 +155,7 @@ class Schedule {
     GenerateRequest request = wanted.make();
     request.priority = random_.pick({0, 0, 0, -5, 5});
     request.tenant = random_.pick({0u, 0u, 0u, 0u, 1u});
+    live.scope = {request.tenant, request.cache_salt};
     live.said.resize(size_t(wanted.choices));
     live.observed_before_throw = random_.between(0, 20);
     request.on_logits = [&live](int32_t position, std::span<const float> logits) {
@@ -231,6 +233,20 @@ class Schedule {
       check("scores of the prompt", said.prompt_scores, alone.prompt_scores);
       if (choice == 0) check("logits", said.logits, alone.logits);
     }
+    return wrong;
+  }
+
+  // Bits cannot tell whose pages were used, because equal tokens have equal pages; what was reused can.
+  std::string check_sharing(const Live& live) {
+    const auto mates = std::count_if(requests_.begin(), requests_.end(),
+                                     [&](const Live& other) { return other.scope == live.scope; });
+    if (mates > 1) return {};
+    ++seen_.apart;
+    std::string wrong;
+    for (const Answer& said : live.said)
+      if (said.cached_tokens > 0)
+        wrong += fmt::format("  request {}: {} tokens from another tenant or salt\n", live.number,
+                             said.cached_tokens);
     return wrong;
   }
 
@@ -336,6 +352,7 @@ TEST(Schedules, every_answer_is_the_lone_answer) {
   EXPECT_GT(seen.windowed_hits, some);
   EXPECT_GT(seen.windowed_preempted, some);
   EXPECT_GT(seen.forked_and_preempted, some);
+  EXPECT_GT(seen.apart, some) << "requests whose pages nobody may share";
   EXPECT_GT(seen.tight_and_felt, seen.tight * 3 / 4) << "most pools that are tight must be felt to be";
 }
 

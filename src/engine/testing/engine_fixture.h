@@ -24,6 +24,7 @@ struct Answer {
   std::vector<std::pair<int32_t, uint64_t>> logits;  // position, hash of the bits
   FinishReason finish = FinishReason::kNone;
   Status error;
+  int32_t cached_tokens = 0;  // of the prompt; an answer does not depend on it
   bool operator==(const Answer& o) const {
     return tokens == o.tokens && scores == o.scores && prompt_tokens == o.prompt_tokens &&
            prompt_scores == o.prompt_scores && logits == o.logits && finish == o.finish &&
@@ -52,6 +53,7 @@ inline bool collect(Stream& stream, Answer* answer) {
     }
     answer->finish = event->finish;
     answer->error = event->error;
+    answer->cached_tokens = event->prompt.cached_tokens;
   }
   return answer->finish != FinishReason::kNone;
 }
