@@ -1,4 +1,4 @@
-# Compiles src/kernels/cpu/*.cc once per instruction set of cpu/isa_list.cmake (included by cmake/layers.cmake).
+# Compiles src/kernels/cpu/*.cc once per instruction set of cpu/isa_list.cmake (included by src/CMakeLists.txt).
 # Nothing but fill_linear, fill_attention and fill_ops of each set may leave these objects: a weak symbol compiled
 # with AVX-512 could be the one the linker keeps for everybody. kernels_symbols (ctest) checks it with nm.
 include(${CMAKE_CURRENT_LIST_DIR}/cpu/isa_list.cmake)
