@@ -41,6 +41,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
       return io_error(fmt::format("{}: cannot map {} bytes: {}", path, info.st_size, std::strerror(error)));
     }
     file.data_ = static_cast<const std::byte*>(data);
+    file.fault_ = MappedFault(file.bytes(), path);
   }
   ::close(fd);
   return file;
@@ -50,13 +51,15 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       modified_ns_(other.modified_ns_),
-      path_(std::move(other.path_)) {}
+      path_(std::move(other.path_)),
+      fault_(std::move(other.fault_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(modified_ns_, other.modified_ns_);
   std::swap(path_, other.path_);
+  std::swap(fault_, other.fault_);
   return *this;
 }
 

@@ -1,11 +1,13 @@
 #pragma once
-// MappedFile: a read-only memory map of a whole file. Move-only; the bytes live as long as the object.
+// MappedFile: a read-only memory map of a whole file. Move-only; the bytes live as long as the object. A file
+// that is cut short meanwhile ends the process with a line that names it.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
+#include "base/mapped_fault.h"
 #include "base/status.h"
 
 namespace invar {
@@ -33,6 +35,7 @@ class MappedFile {
   size_t size_ = 0;
   int64_t modified_ns_ = 0;
   std::string path_;
+  MappedFault fault_;
 };
 
 }  // namespace invar

@@ -166,6 +166,7 @@ Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, co
     return file_error(path, "map it", errno);
   }
   file->data_ = static_cast<std::byte*>(map);
+  file->fault_ = MappedFault({file->data_, file->size_}, path);
   madvise(map, file->size_, MADV_WILLNEED);  // starts reading; all of it is wanted soon
   const Status status =
       check_header({file->data_, file->size_}, file->prefix_, sections.size(), file->offsets_.back());
@@ -199,6 +200,7 @@ Result<std::unique_ptr<PackedFile>> PackedFile::create(const std::string& path, 
   if (map == MAP_FAILED) return file_error(path, "map it", errno);
   file->data_ = static_cast<std::byte*>(map);
   file->size_ = size;
+  file->fault_ = MappedFault({file->data_, size}, path);
   file->writable_ = true;
   for (const PackedSection& s : sections) {
     file->names_.push_back(s.name);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/mapped_fault.h"
 #include "base/status.h"
 #include "tensor/packed.h"
 
@@ -75,6 +76,7 @@ class PackedFile {
   std::vector<size_t> offsets_, sizes_;
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+  MappedFault fault_;
   int fd_ = -1;
   bool writable_ = false;
   std::thread publisher_, verifier_;

@@ -144,6 +144,21 @@ TEST(PackedFile, a_truncated_or_foreign_file_is_not_taken) {
   EXPECT_FALSE(PackedFile::open(path, key_of("k"), sections()).ok());
 }
 
+TEST(PackedFileDeathTest, a_file_that_is_cut_while_in_use_is_named) {
+  GTEST_FLAG_SET(death_test_style, "fast");  // the same folder in both processes
+  const TemporaryFolder folder;
+  const std::string path = folder.path("m.packed");
+  make(path);
+  EXPECT_EXIT(
+      {
+        const auto file = PackedFile::open(path, key_of("k"), sections());
+        fs::resize_file(path, 4096);
+        (void)(*file)->verify();
+      },
+      ::testing::ExitedWithCode(1), "invar: .*m.packed: the file was cut short while it was in use");
+  EXPECT_EQ(PackedFile::open(path, key_of("k"), sections()).status().code(), Code::kCorrupt);
+}
+
 TEST(PackedFile, a_file_that_is_not_published_disappears) {
   const TemporaryFolder folder;
   {
