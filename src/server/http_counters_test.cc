@@ -124,9 +124,9 @@ TEST(HttpCounters, served_page_counts_requests_by_route) {
   testing::TestServer server({}, some_stats);
   testing::RawClient client(server.port());
   for (const char* path : {"/items/1", "/items/2", "/a", "/b", "/c"}) {
-    client.ask(std::string("GET ") + path + " HTTP/1.1\r\n\r\n");
+    client.ask(std::string("GET ") + path + " HTTP/1.1\r\nHost: x\r\n\r\n");
   }
-  const testing::Answer answer = client.ask("GET /metrics HTTP/1.1\r\n\r\n");
+  const testing::Answer answer = client.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(answer.field("content-type").starts_with("text/plain; version=0.0.4"));
   const Samples samples = parse_page(answer.body);
   EXPECT_EQ(samples.at(R"(invar_http_requests_total{route="/items/{id}",method="GET",status="200"})"), 2);

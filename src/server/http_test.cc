@@ -33,7 +33,7 @@ TEST(Http, health_answers_and_the_connection_stays) {
 TEST(Http, connection_close_is_obeyed) {
   TestServer server;
   RawClient client(server.port());
-  const Answer answer = client.ask("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n");
+  const Answer answer = client.ask("GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.field("connection"), "close");
   EXPECT_TRUE(client.at_end());
@@ -55,7 +55,8 @@ TEST(Http, requests_split_at_every_byte_are_understood) {
   const int on = 1;
   ::setsockopt(client.fd(), IPPROTO_TCP, 1 /* TCP_NODELAY */, &on, sizeof(on));
   const std::string request =
-      "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: 1\r\n\r\n";
+      "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: 1\r\n\r\n";
   for (size_t cut = 1; cut < request.size(); cut++) {
     client.send(request.substr(0, cut));
     const Answer answer = client.ask(request.substr(cut));
@@ -74,7 +75,7 @@ TEST(Http, pipelined_requests_are_answered_in_order) {
   constexpr int kRequests = 300;
   for (int i = 0; i < kRequests; i++) {
     all += i % 3 == 0 ? post("/echo", fmt::format("n{}", i))
-                      : "GET /items/" + std::to_string(i) + " HTTP/1.1\r\n\r\n";
+                      : "GET /items/" + std::to_string(i) + " HTTP/1.1\r\nHost: x\r\n\r\n";
   }
   client.send(all);
   for (int i = 0; i < kRequests; i++) {
@@ -100,7 +101,7 @@ TEST(Http, more_pipelined_bytes_than_the_bound_wait_in_the_socket) {
 TEST(Http, pipelined_requests_are_answered_after_the_clients_fin) {
   TestServer server;
   RawClient client(server.port());
-  client.send(post("/echo", "1") + "GET /health HTTP/1.1\r\n\r\n" + post("/echo", "3"));
+  client.send(post("/echo", "1") + "GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + post("/echo", "3"));
   client.end_sending();
   EXPECT_EQ(client.read_answer().body, "1");
   EXPECT_EQ(client.read_answer().body, R"({"status":"ok"})");
@@ -111,7 +112,7 @@ TEST(Http, pipelined_requests_are_answered_after_the_clients_fin) {
 TEST(Http, chunked_request_with_extensions_and_trailers) {
   TestServer server;
   RawClient client(server.port());
-  const std::string head = "POST /echo HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n";
+  const std::string head = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n";
   EXPECT_EQ(
       client
           .ask(head +
@@ -125,21 +126,25 @@ TEST(Http, chunked_request_with_extensions_and_trailers) {
 TEST(Http, expect_100_continue) {
   TestServer server;
   RawClient client(server.port());
-  const std::string head = "POST /echo HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-Continue\r\n\r\n";
+  const std::string head =
+      "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-Continue\r\n\r\n";
   EXPECT_EQ(client.ask(head).status, 100);
   EXPECT_EQ(client.ask("body").body, "body");
   // Nothing to continue with: the final answer comes at once, and the body is never asked for.
   RawClient refused(server.port());
   const Answer answer =
-      refused.ask("POST /nowhere HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+      refused.ask("POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(answer.status, 404);
   EXPECT_EQ(answer.field("connection"), "close");
   EXPECT_EQ(RawClient(server.port()).ask(post("/echo", "x", "Expect: tea\r\n")).status, 417);
-  EXPECT_EQ(
-      RawClient(server.port()).ask("POST /echo HTTP/1.1\r\nContent-Length: 4\r\nExpect: tea\r\n\r\n").status,
-      417);
+  EXPECT_EQ(RawClient(server.port())
+                .ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: tea\r\n\r\n")
+                .status,
+            417);
   // Without a body there is nothing to wait for.
-  EXPECT_EQ(RawClient(server.port()).ask("GET /health HTTP/1.1\r\nExpect: 100-continue\r\n\r\n").status, 200);
+  EXPECT_EQ(
+      RawClient(server.port()).ask("GET /health HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n").status,
+      200);
 }
 
 TEST(Http, http_1_0_gets_no_chunks_and_the_connection_closes) {
@@ -165,7 +170,9 @@ TEST(Http, http_1_0_gets_no_chunks_and_the_connection_closes) {
 TEST(Http, head_has_the_fields_of_get_and_no_body) {
   TestServer server;
   RawClient client(server.port());
-  client.send("HEAD /health HTTP/1.1\r\n\r\nHEAD /items/7 HTTP/1.1\r\n\r\nGET /health HTTP/1.1\r\n\r\n");
+  client.send(
+      "HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nHEAD /items/7 HTTP/1.1\r\nHost: x\r\n\r\nGET /health "
+      "HTTP/1.1\r\nHost: x\r\n\r\n");
   const Answer head = client.read_answer(true);
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.field("content-length"), "15");
@@ -177,7 +184,7 @@ TEST(Http, options_says_which_methods_a_path_has) {
   TestServer server;
   RawClient client(server.port());
   const auto options = [&](std::string_view path) {
-    client.send(fmt::format("OPTIONS {} HTTP/1.1\r\n\r\n", path));
+    client.send(fmt::format("OPTIONS {} HTTP/1.1\r\nHost: x\r\n\r\n", path));
     return client.read_answer();
   };
   EXPECT_EQ(options("/echo").status, 204);
@@ -193,18 +200,18 @@ TEST(Http, unknown_paths_are_404_and_wrong_methods_405) {
   RawClient client(server.port());
   for (const char* path : {"/", "/nowhere", "/echo/", "//echo", "/../etc/passwd", "/items/%2e%2e/..%2f", "/%",
                            "/%zz", "/%00", "/echo%00", "/health/../echo", "/healt%"}) {
-    const Answer answer = client.ask(fmt::format("GET {} HTTP/1.1\r\n\r\n", path));
+    const Answer answer = client.ask(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path));
     const bool item = std::string_view(path).starts_with("/items/");
     EXPECT_EQ(answer.status, item ? 200 : 404) << path;
     if (!item) EXPECT_TRUE(answer.body.starts_with("error unknown_path")) << answer.body;
   }
   for (const char* method : {"GET", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "BREW"}) {
-    const Answer answer = client.ask(fmt::format("{} /echo HTTP/1.1\r\n\r\n", method));
+    const Answer answer = client.ask(fmt::format("{} /echo HTTP/1.1\r\nHost: x\r\n\r\n", method));
     EXPECT_EQ(answer.status, 405) << method;
     EXPECT_EQ(answer.field("allow"), "POST, OPTIONS");
   }
   EXPECT_EQ(client.ask(post("/health", "x")).status, 405);
-  EXPECT_EQ(client.ask("GET /health HTTP/1.1\r\n\r\n").status, 200);
+  EXPECT_EQ(client.ask("GET /health HTTP/1.1\r\nHost: x\r\n\r\n").status, 200);
 }
 
 TEST(Http, targets_are_decoded_and_may_be_absolute) {
@@ -244,7 +251,7 @@ TEST(Http, a_handler_that_throws_is_an_internal_error) {
   EXPECT_EQ(answer.status, 500);
   EXPECT_TRUE(answer.body.starts_with("error internal_error: ")) << answer.body;
   EXPECT_EQ(answer.body.find("on purpose"), std::string::npos);
-  const std::string page = client.ask("GET /metrics HTTP/1.1\r\n\r\n").body;
+  const std::string page = client.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").body;
   EXPECT_NE(page.find("\ninvar_http_requests_open 1\n"), std::string::npos) << page;
   EXPECT_EQ(client.ask(post("/echo", "alive")).body, "alive");
 }

@@ -39,7 +39,8 @@ class RequestLogTest : public ::testing::Test {
 };
 
 std::string post(std::string_view path, std::string_view body, std::string_view more = "") {
-  return fmt::format("POST {} HTTP/1.1\r\nContent-Length: {}\r\n{}\r\n{}", path, body.size(), more, body);
+  return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n{}\r\n{}", path, body.size(), more,
+                     body);
 }
 
 TEST_F(RequestLogTest, holds_what_was_sent_and_what_came_back_without_keys) {
@@ -56,7 +57,7 @@ TEST_F(RequestLogTest, holds_what_was_sent_and_what_came_back_without_keys) {
   client.read_until("data: 2\n\n");
   feed->push("data: [DONE]\n\n", true);
   client.read_until("0\r\n\r\n");
-  client.ask("GET /health HTTP/1.1\r\n\r\n");
+  client.ask("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
   server.stop();
 
   std::ifstream file(dir_ + "/requests-000001.jsonl");
@@ -69,7 +70,7 @@ TEST_F(RequestLogTest, holds_what_was_sent_and_what_came_back_without_keys) {
   const LoggedRequest& echo = log.requests[0];
   EXPECT_EQ(echo.method, "POST");
   EXPECT_EQ(echo.target, "/echo?q=1");
-  EXPECT_EQ(echo.fields, (Fields{{"content-length", "6"}, {"x-other", "kept"}}));
+  EXPECT_EQ(echo.fields, (Fields{{"host", "x"}, {"content-length", "6"}, {"x-other", "kept"}}));
   EXPECT_EQ(echo.body, binary);
   EXPECT_EQ(echo.answer, binary);
   EXPECT_EQ(echo.status, 200);
@@ -97,7 +98,7 @@ TEST_F(RequestLogTest, keys_are_removed_wherever_they_stand_and_files_are_for_th
   const LoggedRequests log = read();
   ASSERT_EQ(log.requests.size(), 1u);
   EXPECT_EQ(log.requests[0].target, "/echo");
-  EXPECT_EQ(log.requests[0].fields, (Fields{{"content-length", "1"}, {"x-other", "secrets"}}));
+  EXPECT_EQ(log.requests[0].fields, (Fields{{"host", "x"}, {"content-length", "1"}, {"x-other", "secrets"}}));
   EXPECT_EQ(fs::status(dir_).permissions(), fs::perms::owner_all);
   EXPECT_EQ(fs::status(dir_ + "/requests-000001.jsonl").permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
@@ -116,7 +117,7 @@ TEST_F(RequestLogTest, files_are_rotated_and_the_oldest_go) {
     ASSERT_TRUE(log.ok()) << log.status().message();
     for (int i = 0; i < 40; i++) {
       const RequestRecord r = record(fmt::format("r{}-{:02}", round, i));
-      (*log)->request(r, "POST / HTTP/1.1\r\n", std::string(5000, 'x'));
+      (*log)->request(r, "POST / HTTP/1.1\r\nHost: x\r\n", std::string(5000, 'x'));
       (*log)->end(r);
       // One at a time, so that the files are cut where they would be on a quiet server.
       if (i % 8 == 7) {
@@ -156,13 +157,13 @@ TEST_F(RequestLogTest, damaged_lines_are_counted_and_skipped) {
   fs::create_directories(dir_);
   std::ofstream(dir_ + "/requests-000001.jsonl")
       << R"({"t":"frame","id":"earlier","ms":1,"data":"x"})" << "\n"
-      << R"({"t":"request","id":"a","head":"POST /x HTTP/1.1\r\nA: b\r\n","body":"1"})" << "\n"
+      << R"({"t":"request","id":"a","head":"POST /x HTTP/1.1\r\nHost: x\r\nA: b\r\n","body":"1"})" << "\n"
       << "garbage\n"
       << R"({"t":"answer","id":"a","ms":1,"status":200,"content_type":"text/plain","body64":"AP8="})" << "\n"
       << R"({"t":"lost","count":3})" << "\n"
       << R"([])" << "\n"
       << R"({"t":"request","id":"b","head":"nonsense","body":"1"})" << "\n"
-      << R"({"t":"request","id":"c","head":"GET /y HTTP/1.1\r\n","body":[1]})" << "\n"
+      << R"({"t":"request","id":"c","head":"GET /y HTTP/1.1\r\nHost: x\r\n","body":[1]})" << "\n"
       << R"({"t":"end","id":"a","ms":2,"outcome":"done"})" << "\n"
       << R"({"t":"request","id":"d","he)";
   const LoggedRequests log = read();
@@ -178,7 +179,7 @@ TEST_F(RequestLogTest, numbers_out_of_range_are_cut_to_it) {
   fs::create_directories(dir_);
   std::ofstream(dir_ + "/requests-000001.jsonl")
       << R"({"t":"lost","count":1e300})" << "\n"
-      << R"({"t":"request","id":"a","head":"GET /x HTTP/1.1\r\n","body":""})" << "\n"
+      << R"({"t":"request","id":"a","head":"GET /x HTTP/1.1\r\nHost: x\r\n","body":""})" << "\n"
       << R"({"t":"answer","id":"a","ms":-1e300,"status":1e300,"content_type":"text/event-stream"})" << "\n"
       << R"({"t":"frame","id":"a","ms":-5,"data":"x"})" << "\n"
       << R"({"t":"end","id":"a","ms":2,"outcome":"done"})" << "\n";
@@ -193,7 +194,7 @@ TEST_F(RequestLogTest, numbers_out_of_range_are_cut_to_it) {
 TEST_F(RequestLogTest, a_line_beyond_the_bound_is_an_error_that_names_it) {
   fs::create_directories(dir_);
   const std::string path = dir_ + "/requests-000001.jsonl";
-  const std::string head = R"({"t":"request","id":"a","head":"POST /x HTTP/1.1\r\n","body":")";
+  const std::string head = R"({"t":"request","id":"a","head":"POST /x HTTP/1.1\r\nHost: x\r\n","body":")";
   const auto read_with = [&](size_t line_bytes) {
     std::ofstream(path) << R"({"t":"lost","count":1})" << "\n"
                         << head + std::string(line_bytes - head.size() - 2, 'x') + "\"}" << "\n"

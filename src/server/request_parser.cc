@@ -71,6 +71,7 @@ class Parser : public http::basic_parser<true> {
   std::string body;
   bool discard = false;
   ParseError error;
+  const char* trailer = nullptr;  // where it begins, in the bytes of the call that read it
 
  private:
   void on_request_impl(http::verb, string_view method, string_view target, int version,
@@ -108,7 +109,12 @@ class Parser : public http::basic_parser<true> {
     head.fields.emplace_back(to_lower(view(name)), std::string(view(value)));
   }
 
-  void on_header_impl(error_code&) override {
+  void on_header_impl(error_code& ec) override {
+    if (head.minor_version >= 1 && head.find("host") == nullptr) {
+      fail(400, "HTTP/1.1 requires a Host field");
+      ec = http::error::bad_field;
+      return;
+    }
     head_done_ = true;
     fields_ = 0;
     head.chunked = chunked();
@@ -118,7 +124,8 @@ class Parser : public http::basic_parser<true> {
 
   void on_body_init_impl(const boost::optional<uint64_t>&, error_code&) override {}
   size_t on_body_impl(string_view bytes, error_code&) override { return take(bytes); }
-  void on_chunk_header_impl(uint64_t, string_view extensions, error_code& ec) override {
+  void on_chunk_header_impl(uint64_t size, string_view extensions, error_code& ec) override {
+    if (size == 0) trailer = extensions.data() + extensions.size() + 2;  // behind the line's end
     for (const char c : extensions) {
       if (uint8_t(c) < 0x20 && c != '\t') ec = http::error::bad_chunk_extension;
     }
@@ -199,6 +206,9 @@ struct RequestParser::Impl {
       if (chunk_line_broken(bytes.substr(used))) parser.fail(http::error::bad_chunk_extension);
     } else if (ec) {
       parser.fail(ec);
+    } else if (parser.is_done() && parser.trailer != nullptr &&
+               bytes.data() + used - parser.trailer > ptrdiff_t(limits.head_bytes)) {
+      parser.fail(431, fmt::format("the trailer of a request may have {} bytes", limits.head_bytes));
     }
     return used;
   }

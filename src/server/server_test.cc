@@ -20,10 +20,11 @@ using testing::Feeds;
 using testing::RawClient;
 using testing::TestServer;
 
-constexpr const char* kHealth = "GET /health HTTP/1.1\r\n\r\n";
+constexpr const char* kHealth = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
 
 std::string post(std::string_view path, std::string_view body = "", std::string_view more = "") {
-  return fmt::format("POST {} HTTP/1.1\r\nContent-Length: {}\r\n{}\r\n{}", path, body.size(), more, body);
+  return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n{}\r\n{}", path, body.size(), more,
+                     body);
 }
 
 std::string temporary(std::string_view name) {
@@ -184,10 +185,10 @@ TEST(Server, a_request_that_has_not_arrived_when_draining_begins_gets_503) {
   keeps.send(post("/wait"));
   const auto wait = Feeds::instance().take();
   // A head that has begun is no idle connection. The answer to the second client tells that it was read.
-  half.send("GET /health HTTP/1.1\r\nX-Half:");
+  half.send("GET /health HTTP/1.1\r\nHost: x\r\nX-Half:");
   std::string page;
   for (int i = 0; i < 1000 && page.find("invar_http_requests_open 3\n") == std::string::npos; i++) {
-    page = RawClient(server.port()).ask("GET /metrics HTTP/1.1\r\n\r\n").body;
+    page = RawClient(server.port()).ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").body;
   }
   server->drain();
   EXPECT_FALSE([&] {
@@ -238,8 +239,8 @@ TEST(Server, keys_are_needed_everywhere_but_for_health) {
   EXPECT_EQ(answer.field("www-authenticate"), "Bearer");
   EXPECT_TRUE(answer.body.starts_with("error invalid_api_key")) << answer.body;
   EXPECT_EQ(client.ask(kHealth).status, 200);
-  EXPECT_EQ(client.ask("GET /metrics HTTP/1.1\r\n\r\n").status, 401);
-  EXPECT_EQ(client.ask("GET /nowhere HTTP/1.1\r\n\r\n").status, 401);
+  EXPECT_EQ(client.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").status, 401);
+  EXPECT_EQ(client.ask("GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n").status, 401);
 }
 
 TEST(Server, a_large_body_without_a_key_is_not_read) {
@@ -247,16 +248,17 @@ TEST(Server, a_large_body_without_a_key_is_not_read) {
   options.api_keys = {"k"};
   TestServer server(options);
   RawClient client(server.port());
-  client.send("POST /echo HTTP/1.1\r\nContent-Length: 10000000\r\n\r\n");
+  client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n");
   EXPECT_EQ(client.read_answer().status, 401);
 }
 
 TEST(Server, pages_of_other_origins_get_nothing_by_default) {
   TestServer server;
   RawClient client(server.port());
-  for (const std::string& request : {post("/echo", "x", "Origin: https://a.example\r\n"),
-                                     std::string("OPTIONS /echo HTTP/1.1\r\nOrigin: https://a.example\r\n"
-                                                 "Access-Control-Request-Method: POST\r\n\r\n")}) {
+  for (const std::string& request :
+       {post("/echo", "x", "Origin: https://a.example\r\n"),
+        std::string("OPTIONS /echo HTTP/1.1\r\nHost: x\r\nOrigin: https://a.example\r\n"
+                    "Access-Control-Request-Method: POST\r\n\r\n")}) {
     client.send(request);
     for (const auto& [name, value] : client.read_answer().fields) {
       EXPECT_FALSE(name.starts_with("access-control-")) << name;
@@ -282,10 +284,10 @@ TEST(Server, listed_origins_may_read_answers_without_credentials) {
     EXPECT_EQ(ask(other).field("access-control-allow-origin"), "") << other;
   }
   const auto preflight = [&](std::string_view origin) {
-    client.send(
-        fmt::format("OPTIONS /echo HTTP/1.1\r\nOrigin: {}\r\nAccess-Control-Request-Method: POST\r\n"
-                    "Access-Control-Request-Headers: authorization,content-type,x-stainless-os\r\n\r\n",
-                    origin));
+    client.send(fmt::format(
+        "OPTIONS /echo HTTP/1.1\r\nHost: x\r\nOrigin: {}\r\nAccess-Control-Request-Method: POST\r\n"
+        "Access-Control-Request-Headers: authorization,content-type,x-stainless-os\r\n\r\n",
+        origin));
     return client.read_answer();
   };
   const Answer allowed = preflight("https://a.example");
@@ -346,7 +348,7 @@ TEST(Server, every_request_is_one_line_of_the_access_log) {
   client.send(post("/stream", "", key));
   Feeds::instance().take()->push("data: 1\n\n", true);
   client.read_answer();
-  client.ask("G\"T /\x80 HTTP/1.1\r\n\r\n");
+  client.ask("G\"T /\x80 HTTP/1.1\r\nHost: x\r\n\r\n");
   RawClient gone(server.port());
   gone.send(post("/wait", "", key));
   const auto feed = Feeds::instance().take();

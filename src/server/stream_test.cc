@@ -16,7 +16,7 @@ using testing::RawClient;
 using testing::TestServer;
 
 std::string post(std::string_view path, std::string_view body = "") {
-  return fmt::format("POST {} HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}", path, body.size(), body);
+  return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", path, body.size(), body);
 }
 
 TEST(Stream, frames_go_out_as_they_come) {
@@ -37,7 +37,7 @@ TEST(Stream, frames_go_out_as_they_come) {
   feed->push("data: [DONE]\n\n", true);
   EXPECT_EQ(client.read_until("0\r\n\r\n"), "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n");
   EXPECT_TRUE(feed->dropped());
-  EXPECT_EQ(client.ask("GET /health HTTP/1.1\r\n\r\n").status, 200);
+  EXPECT_EQ(client.ask("GET /health HTTP/1.1\r\nHost: x\r\n\r\n").status, 200);
 }
 
 TEST(Stream, many_frames_at_once_are_one_chunk) {
@@ -148,7 +148,7 @@ TEST(Stream, requests_pipelined_behind_a_stream_are_answered_after_it) {
   RawClient client(server.port());
   client.send(post("/stream") + post("/echo", "behind"));
   const auto feed = Feeds::instance().take();
-  client.send("GET /health HTTP/1.1\r\n\r\n");
+  client.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
   feed->push("data: 1\n\n", true);
   EXPECT_EQ(client.read_answer().body, "data: 1\n\n");
   EXPECT_EQ(client.read_answer().body, "behind");
@@ -311,7 +311,7 @@ TEST(Stream, a_request_without_stream_ends_with_504_at_its_deadline) {
 
 // Nothing of a request is left: the page's own is the only one that is open.
 void expect_nothing_open(TestServer& server, int connections) {
-  const std::string page = RawClient(server.port()).ask("GET /metrics HTTP/1.1\r\n\r\n").body;
+  const std::string page = RawClient(server.port()).ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").body;
   EXPECT_NE(page.find("\ninvar_http_requests_open 1\n"), std::string::npos) << page;
   EXPECT_NE(page.find(fmt::format("\ninvar_http_connections {}\n", connections + 1)), std::string::npos)
       << page;
