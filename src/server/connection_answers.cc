@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -15,6 +16,7 @@ constexpr int64_t kMillisecond = 1'000'000;
 constexpr double kRetryShare = 0.25;  // of the wait that is predicted now
 constexpr int64_t kMaxRetryAfter = 600;
 constexpr size_t kSmallAnswer = 64 << 10;  // the limit of connections bounds these
+constexpr size_t kLargeBody = 1 << 20;     // from here on freed memory goes back to the system
 
 }  // namespace
 
@@ -213,7 +215,7 @@ void Connection::finish_request() {
 // The request is over, however it ended: count it, tell about it, and free what it holds.
 void Connection::end_work(const char* outcome) {
   if (work_ == nullptr) return;
-  const std::unique_ptr<Work> work = std::move(work_);
+  std::unique_ptr<Work> work = std::move(work_);
   RequestRecord& record = work->record;
   if (work->exchange != nullptr) record.facts = work->exchange->facts();
   if (record.facts.first_token_ns > 0)
@@ -224,12 +226,17 @@ void Connection::end_work(const char* outcome) {
   if (record.facts.choices > 0 && !context_.service.model_names.empty()) {
     record.model = context_.service.model_names.front();
   }
+  const bool large = work->body_bytes >= kLargeBody;
   context_.body_bytes -= work->body_bytes;
   context_.counters.requests_open--;
   context_.counters.count(record);
   if (work->logged) context_.request_log->end(record);
   const bool quiet = work->built_in != BuiltIn::kNone && record.status == 200 && !context_.options.log_probes;
   if (!quiet) context_.access.write(record);
+  work.reset();
+  // The allocator keeps what was freed, by the million of JSON's small pieces too, for a next time that may
+  // not come.
+  if (large) boost::asio::post(context_.workers, [] { ::malloc_trim(0); });
 }
 
 }  // namespace invar::server

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/testing/sanitized.h"
 #include "server/testing/raw_client.h"
@@ -312,6 +314,25 @@ int64_t resident_bytes() {
   int64_t total = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;
   return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(Server, memory_of_large_requests_goes_back_to_the_system) {
+  if (INVAR_SANITIZED) GTEST_SKIP() << "a sanitizer keeps freed memory and adds its own";
+  TestServer server;
+  RawClient client(server.port());
+  EXPECT_EQ(client.ask(kHealth).status, 200);
+  const int64_t before = resident_bytes();
+  {
+    const std::string body(20 << 20, 'x');
+    for (int i = 0; i < 4; i++)
+      ASSERT_EQ(client.ask(post("/echo", body)).status, 200);
+  }
+  // This side of the test has freed its copies by now, and both share an allocator.
+  ASSERT_EQ(client.ask(post("/echo", std::string(1 << 20, 'x'))).status, 200);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (resident_bytes() - before > 8 << 20 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_LE((resident_bytes() - before) >> 20, 8);
 }
 
 TEST(Server, idle_connections_cost_less_than_50_kb_each) {
