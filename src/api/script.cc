@@ -123,9 +123,6 @@ Result<std::shared_ptr<const ScriptedAnswer>> answer_of(const ScriptRule& rule,
   const Variables variables = variables_of(rule, question);
   for (const ScriptRule::Group& group : rule.groups) {
     std::vector<int32_t> tokens = group.tokens;
-    for (const int32_t id : tokens)
-      if (id >= model.tokenizer->vocab_size())
-        return invalid_argument(fmt::format("groups: the model has no token {}", id));
     if (tokens.empty()) {
       ASSIGN_OR_RETURN(tokens, encode_in_the_middle(model, variables.put_into(group.text)));
     }
@@ -167,7 +164,7 @@ Response ScriptedAnswer::refused(Response (*shape)(const Error&)) const {
 Script::Script() = default;
 Script::~Script() = default;
 
-Result<std::unique_ptr<const Script>> Script::parse(std::string_view text) {
+Result<std::unique_ptr<const Script>> Script::parse(std::string_view text, int32_t vocab) {
   auto document = parse_json(text);
   if (!document.ok()) return invalid_argument("not valid JSON: " + document.status().message());
   if (!document->is_object()) return invalid_argument("must be a JSON object with the key \"rules\"");
@@ -185,7 +182,7 @@ Result<std::unique_ptr<const Script>> Script::parse(std::string_view text) {
       break;
     }
     auto rule = std::make_unique<ScriptRule>();
-    read_script_rule(Fields((*rules)[i].get_object(), at, sink), rule.get());
+    read_script_rule(Fields((*rules)[i].get_object(), at, sink), vocab, rule.get());
     script->rules_.push_back(std::move(rule));
   }
   if (sink.failed()) return invalid_argument(sink.error().message);

@@ -50,8 +50,9 @@ struct ScriptRule;  // script_rule.h
 
 class Script {
  public:
-  // Errors name the rule by index, and the field.
-  static Result<std::unique_ptr<const Script>> parse(std::string_view json);
+  // Errors name the rule by index, and the field. Token ids must be below `vocab`, that of the model that
+  // will be asked.
+  static Result<std::unique_ptr<const Script>> parse(std::string_view json, int32_t vocab);
   ~Script();
 
   // The answer of the first rule that matches. An error if none does. Spellings of control tokens are those

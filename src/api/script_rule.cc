@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "api/json_text.h"
+#include "api/sampling_fields.h"
 #include "base/quote.h"
 
 namespace invar::api {
@@ -63,7 +64,8 @@ void read_when(const Fields& rule_fields, ScriptRule* rule) {
   }
 }
 
-void read_group(const json::value& value, const Path& path, ErrorSink& sink, ScriptRule* rule) {
+void read_group(const json::value& value, const Path& path, ErrorSink& sink, int32_t vocab,
+                ScriptRule* rule) {
   ScriptRule::Group group;
   std::string_view text;
   if (value.is_string()) {
@@ -75,9 +77,8 @@ void read_group(const json::value& value, const Path& path, ErrorSink& sink, Scr
     if (const json::array* tokens = fields.array("tokens")) {
       const Path tokens_path = fields.at("tokens");
       for (size_t i = 0; i < tokens->size(); ++i) {
-        int64_t id = 0;
-        if (read_integer((*tokens)[i], {&tokens_path, i}, sink, 0, INT32_MAX, &id))
-          group.tokens.push_back(int32_t(id));
+        int32_t id = 0;
+        if (read_token_id((*tokens)[i], {&tokens_path, i}, sink, vocab, &id)) group.tokens.push_back(id);
       }
     }
     fields.integer("cost_ms", 0, kMaxCostMs, &group.cost_ms);
@@ -178,7 +179,7 @@ json::object sample_arguments(const json::object& function) {
   return value.is_object() ? std::move(value.get_object()) : json::object();
 }
 
-void read_script_rule(const Fields& fields, ScriptRule* rule) {
+void read_script_rule(const Fields& fields, int32_t vocab, ScriptRule* rule) {
   refuse_unknown(fields.object(), fields.path(), fields.sink(),
                  {"when", "text", "groups", "first_ms", "group_ms", "finish", "error", "fail", "cut"});
   read_when(fields, rule);
@@ -190,7 +191,7 @@ void read_script_rule(const Fields& fields, ScriptRule* rule) {
   if (const json::array* groups = fields.array("groups")) {
     const Path path = fields.at("groups");
     for (size_t i = 0; i < groups->size(); ++i)
-      read_group((*groups)[i], {&path, i}, fields.sink(), rule);
+      read_group((*groups)[i], {&path, i}, fields.sink(), vocab, rule);
   }
   for (const ScriptRule::Group& group : rule->groups)
     if (group.text.find("{{tool}}") != std::string::npos ||

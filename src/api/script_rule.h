@@ -37,8 +37,8 @@ struct ScriptRule {
   bool abrupt = false;
 };
 
-// Faults go to the sink.
-void read_script_rule(const Fields& fields, ScriptRule* rule);
+// Faults go to the sink, ids outside the vocabulary too.
+void read_script_rule(const Fields& fields, int32_t vocab, ScriptRule* rule);
 
 // What a call of the tool might look like: every required property with a value of its schema.
 json::object sample_arguments(const json::object& function);

@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string error_of_script(const std::string& text) {
-  const auto script = Script::parse(text);
+  const auto script = Script::parse(text, 300);
   return script.ok() ? "accepted" : script.status().message();
 }
 
@@ -28,7 +28,7 @@ std::string rules(const std::string& list) {
 class Scripted {
  public:
   explicit Scripted(const std::string& text) {
-    auto script = Script::parse(text);
+    auto script = Script::parse(text, fake.service.vocab);
     EXPECT_TRUE(script.ok()) << script.status().message();
     if (script.ok()) script_ = std::move(script).value();
   }
@@ -72,7 +72,9 @@ TEST(Script, errors_name_rule_and_field) {
       {rules(R"({"text":"a","when":{"tools":[5]}})"), "rules[0].when.tools[0]: must be a string"},
       {rules(R"({"groups":["a",5]})"), "rules[0].groups[1]: must be a string or an object"},
       {rules(R"({"groups":[{"cost_ms":1}]})"), "rules[0].groups[0]: must have either"},
-      {rules(R"({"groups":[{"tokens":[-1]}]})"), "rules[0].groups[0].tokens[0]: -1 is not within"},
+      {rules(R"({"groups":[{"tokens":[-1]}]})"), "rules[0].groups[0].tokens[0]: -1 is not a token id"},
+      {rules(R"({"groups":["a",{"tokens":[299,300]}]})"),
+       "rules[0].groups[1].tokens[1]: 300 is not a token id; the model has the ids 0 to 299"},
       {rules(R"({"text":"a","first_ms":-1})"), "rules[0].first_ms: -1 is not within"},
       {rules(R"({"text":"a","finish":"done"})"), "rules[0].finish"},
       {rules(R"({"error":{"status":200}})"), "rules[0].error.status: 200 is not within"},
@@ -222,7 +224,7 @@ TEST(ScriptGuard, waits_for_the_cost_of_each_group) {
 class ScriptedServer {
  public:
   explicit ScriptedServer(const std::string& text) {
-    auto script = Script::parse(text);
+    auto script = Script::parse(text, fake.service.vocab);
     EXPECT_TRUE(script.ok()) << script.status().message();
     script_ = std::move(script).value();
     fake.service.script = script_.get();

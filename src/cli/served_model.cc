@@ -82,16 +82,15 @@ Status ServedModel::load_script(EngineFlags& flags, const std::string& chat_temp
                                 const std::string& script) {
   auto text = read_text(script);
   if (!text.ok()) return text.status().with_context("--scripted");
-  auto parsed = api::Script::parse(*text);
-  if (!parsed.ok()) return parsed.status().with_context(fmt::format("--scripted {}", script));
-  script_ = std::move(*parsed);
-  service_.script = script_.get();
-
   ASSIGN_OR_RETURN(const std::string path, flags.model_path());
   ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
   ASSIGN_OR_RETURN(text::TextModel model, set_up_text(*source, {.chat_template = chat_template}));
   service_.vocab = model.tokenizer->vocab_size();
   service_.text = std::make_shared<const text::TextModel>(std::move(model));
+  auto parsed = api::Script::parse(*text, service_.vocab);
+  if (!parsed.ok()) return parsed.status().with_context(fmt::format("--scripted {}", script));
+  script_ = std::move(*parsed);
+  service_.script = script_.get();
   // Not the model's: nothing of its weights answers here.
   service_.model_digest = hex(sha256(*text));
 
