@@ -199,6 +199,37 @@ code=$?
 check "the second signal: exit code $code" [ $code = 130 ]
 check "the banner tells of keys that are not there" bash -c '! grep -qE "[0-9] keys?" "$1"' _ "$work/slow.log"
 
+# ---- SIGTERM while the model is packed: stopped in the act, then ended. Nothing was accepted yet.
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
+  rm -rf "$work/packing" && mkdir -p "$work/packing"
+  XDG_CACHE_HOME=$work/packing "$invar" serve --model "$model" --port 0 >"$work/out" 2>"$work/err" </dev/null &
+  pid=$!
+  while kill -0 $pid 2>/dev/null && ! compgen -G "$work/packing/invar/packed/*.tmp.*" >/dev/null; do :; done
+  kill -STOP $pid
+  caught=$(compgen -G "$work/packing/invar/packed/*.tmp.*")
+  kill -TERM $pid
+  kill -CONT $pid
+  wait $pid
+  code=$?
+  [ -z "$caught" ] || break
+done
+check "SIGTERM while loading: never caught in the act" [ -n "$caught" ]
+check "SIGTERM while loading: exit code $code" [ $code = 0 ]
+err_has "SIGTERM while loading" "stopped before the model was loaded"
+check "SIGTERM while loading: a file is left" [ -z "$(ls "$work/packing/invar/packed")" ]
+
+# ---- the packed file is cut while it serves: one line, and an exit code of its own
+cut_cache=$work/cut
+mkdir -p "$cut_cache"
+XDG_CACHE_HOME=$cut_cache start_server cut --model "$model"
+for _ in $(seq 300); do compgen -G "$cut_cache/invar/packed/*.packed" >/dev/null && break; sleep 0.1; done
+truncate -s 8192 "$cut_cache"/invar/packed/*.packed
+post /v1/completions '{"prompt":"a","max_tokens":4}' "$work/cut.json"
+wait $pid
+code=$?
+check "the packed file is cut: exit code $code" [ $code = 1 ]
+check "the packed file is cut: nothing is said" grep -qF "the file was cut short while it was in use" "$work/cut.log"
+
 # ---- the real model: one answer in many ways
 start_server real --request-log "$work/log" --threads 1
 run "chat with a server and without" 0 "$invar" chat --server "http://127.0.0.1:$port" --seed 5 -n 12 < <(printf 'Name a fruit.\nAnd another?\n')

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/temporary_files.h"
 #include "cli/interrupt.h"
 #include "cli/served_model.h"
 #include "cli/server_flags.h"
@@ -37,6 +38,11 @@ std::string example_request(const server::ServerOptions& options, const std::str
 
 Status serve(EngineFlags& engine, const ServedModelOptions& model, const server::ServerOptions& options,
              Interrupt& interrupt) {
+  // Nothing was accepted yet: like a drain with nothing to wait for, whatever the model's loading is at.
+  interrupt.on_signal([] {
+    fmt::print(stderr, "invar: stopped before the model was loaded\n");
+    exit_without_temporaries(0);
+  });
   ASSIGN_OR_RETURN(server::Endpoint endpoint, server::Endpoint::open(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> served, ServedModel::load(engine, model));
   server::Server server(std::move(endpoint), served->service(), api::find_route,
@@ -99,7 +105,10 @@ int serve_verb(Arguments args) {
   flags.text("--scripted", &model.script, "FILE",
              "answer from this file instead of the model (docs/scripted.md); for tests of clients");
   engine.declare(flags);
-  flags.note("Exit code: 0 after SIGTERM or Ctrl-C and the end of running answers, 1 failed, 2 wrong usage.");
+  flags.note(
+      "Exit code: 0 after SIGTERM or Ctrl-C and the end of running answers, also while the model is loaded; "
+      "130 after a "
+      "second one; 1 failed, 2 wrong usage.");
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (!names.empty()) {
     model.names = split_names(names);
