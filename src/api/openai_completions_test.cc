@@ -74,7 +74,7 @@ TEST(OpenAiCompletions, answers_prompts_times_n_in_order) {
 
 TEST(OpenAiCompletions, takes_token_ids_and_parses_control_tokens_of_raw_text) {
   FakeService fake;
-  (void)fake.post_exchange(kPath, R"({"prompt":[72,262,101]})");
+  (void)fake.post_exchange(kPath, R"({"prompt":[72,262.0,101]})");
   EXPECT_THAT(fake.submitted.at(0)->request.prompt, ElementsAre(72, 262, 101));
   (void)fake.post_exchange(kPath, R"({"prompt":[[72],[73,74]]})");
   EXPECT_THAT(fake.submitted.at(2)->request.prompt, ElementsAre(73, 74));

@@ -165,17 +165,20 @@ void read_stream(const Fields& fields, GenerationFields* out) {
 }  // namespace
 
 bool read_token_id(const json::value& value, const Path& path, ErrorSink& sink, int32_t vocab, int32_t* out) {
-  if (!value.is_int64() && !value.is_uint64()) {
+  // In JSON 1.0 is the number 1.
+  const bool whole = !value.is_double() || value.get_double() == std::trunc(value.get_double());
+  if (!value.is_number() || !whole) {
     sink.fail(path, fmt::format("must be a token id, not {}", json_type_name(value)));
     return false;
   }
-  if (value.is_uint64() || value.get_int64() < 0 || value.get_int64() >= vocab) {
+  const double id = value.to_number<double>();  // rounded only where it is no id
+  if (!(id >= 0 && id < vocab)) {
     std::string shown;
     append_json(shown, value);
     sink.fail(path, fmt::format("{} is not a token id; the model has the ids 0 to {}", shown, vocab - 1));
     return false;
   }
-  *out = int32_t(value.get_int64());
+  *out = int32_t(id);
   return true;
 }
 
