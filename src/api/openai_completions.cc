@@ -203,15 +203,6 @@ class CompletionRenderer final : public Renderer {
   std::vector<Answer> answers_;
 };
 
-std::string text_of(const Service& service, const std::vector<int32_t>& ids) {
-  std::string text;
-  text::Detokenizer detokenizer(service.text->tokenizer, {.skip_control = false, .at_text_start = true});
-  for (const int32_t id : ids)
-    detokenizer.push(id, text);
-  detokenizer.finish(text);
-  return text;
-}
-
 void read_text_prompt(const json::value& value, const Path& path, const Fields& fields,
                       const Service& service, std::vector<Prompt>* out) {
   std::string_view text;
@@ -237,7 +228,8 @@ void read_id_prompt(const json::array& list, const Path& path, const Fields& fie
   for (size_t i = 0; i < list.size(); ++i) {
     if (!read_token_id(list[i], {&path, i}, fields.sink(), service.vocab, &prompt.ids[i])) return;
   }
-  prompt.text = text_of(service, prompt.ids);
+  prompt.text =
+      text::detokenize(service.text->tokenizer, prompt.ids, {.skip_control = false, .at_text_start = true});
   out->push_back(std::move(prompt));
 }
 

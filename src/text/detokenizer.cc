@@ -72,4 +72,14 @@ void Detokenizer::finish(std::string& out, std::vector<uint8_t>* widths) {
   strip_left_ = 0;
 }
 
+std::string detokenize(std::shared_ptr<const Tokenizer> tokenizer, std::span<const int32_t> ids,
+                       Detokenizer::Options options) {
+  Detokenizer detokenizer(std::move(tokenizer), options);
+  std::string text;
+  for (const int32_t id : ids)
+    detokenizer.push(id, text);
+  detokenizer.finish(text);
+  return text;
+}
+
 }  // namespace invar::text

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,5 +45,9 @@ class Detokenizer {
   int pending_size_ = 0;
   int pending_length_ = 0;  // bytes of the character that the first byte announces
 };
+
+// The text of all ids at once.
+std::string detokenize(std::shared_ptr<const Tokenizer> tokenizer, std::span<const int32_t> ids,
+                       Detokenizer::Options options);
 
 }  // namespace invar::text

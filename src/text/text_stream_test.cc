@@ -60,7 +60,7 @@ TEST(TextStream, random_answers_end_where_the_reference_ends) {
     const StreamCase c = random_case(random, worlds[static_cast<size_t>(round) % worlds.size()]);
     const Detokenizer::Options decoding{.skip_control = random() % 4 != 0,
                                         .at_text_start = random() % 2 == 0};
-    const std::string whole = decoded(c.tokenizer, c.ids, decoding);
+    const std::string whole = detokenize(c.tokenizer, c.ids, decoding);
     const Cut expected = cut_at_stop(whole, c.stops);
     const Answer answer = streamed(c.tokenizer, c.ids, c.stops, true, decoding);
     ASSERT_EQ(answer.text, expected.text);

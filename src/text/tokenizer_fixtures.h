@@ -182,14 +182,4 @@ inline OwnedVocab sentence_piece_vocab(const std::string& tokenizer_json) {
   return out;
 }
 
-inline std::string decoded(const std::shared_ptr<const Tokenizer>& tokenizer, std::span<const int32_t> ids,
-                           Detokenizer::Options options) {
-  Detokenizer stream(tokenizer, options);
-  std::string text;
-  for (const int32_t id : ids)
-    stream.push(id, text);
-  stream.finish(text);
-  return text;
-}
-
 }  // namespace invar::text

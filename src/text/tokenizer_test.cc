@@ -137,10 +137,10 @@ TEST(Detokenizer, byte_runs_become_characters_or_one_mark_for_each_byte) {
   OwnedVocab v = small_spm();
   const auto t = from(v);
   const Detokenizer::Options options{};
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{3, 4, 5}, options), "中");
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{3, 4, 7}, options), "\uFFFD\uFFFDa");
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{3, 4}, options), "\uFFFD\uFFFD");
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{5, 7}, options), "\uFFFDa");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{3, 4, 5}, options), "中");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{3, 4, 7}, options), "\uFFFD\uFFFDa");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{3, 4}, options), "\uFFFD\uFFFD");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{5, 7}, options), "\uFFFDa");
   Detokenizer stream(t, options);
   std::string text;
   stream.push(3, text);
@@ -183,7 +183,7 @@ TEST(Detokenizer, every_kind_of_broken_utf8_decodes_as_the_library_decodes_it) {
           const std::vector<int32_t> ids = {a, b, c, d};
           const auto whole = t->reference_decode(ids, false);
           ASSERT_TRUE(whole.ok());
-          ASSERT_EQ(decoded(t, ids, {}), *whole) << a << ' ' << b << ' ' << c << ' ' << d;
+          ASSERT_EQ(detokenize(t, ids, {}), *whole) << a << ' ' << b << ' ' << c << ' ' << d;
         }
       }
     }
@@ -193,11 +193,11 @@ TEST(Detokenizer, every_kind_of_broken_utf8_decodes_as_the_library_decodes_it) {
 TEST(Detokenizer, the_first_blank_belongs_to_the_start_of_a_text_only) {
   OwnedVocab v = small_spm();
   const auto t = from(v);
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{6, 7, 6, 8}, {.at_text_start = true}), "a b");
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{6, 6, 7}, {.at_text_start = true}), " a");
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{6, 7}, {.at_text_start = false}), " a");
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{1, 6, 7}, {.at_text_start = true}), "a");
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{1, 6, 7}, {.skip_control = false, .at_text_start = true}),
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{6, 7, 6, 8}, {.at_text_start = true}), "a b");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{6, 6, 7}, {.at_text_start = true}), " a");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{6, 7}, {.at_text_start = false}), " a");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{1, 6, 7}, {.at_text_start = true}), "a");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{1, 6, 7}, {.skip_control = false, .at_text_start = true}),
             "<s> a");
 }
 
@@ -207,8 +207,8 @@ TEST(Detokenizer, control_tokens_hide_and_user_defined_ones_do_not) {
   EXPECT_TRUE(t->is_control(1));
   EXPECT_TRUE(t->is_control(0));
   EXPECT_FALSE(t->is_control(10));
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{1, 7, 10, 2}, {}), "a[x]");
-  EXPECT_EQ(decoded(t, std::vector<int32_t>{-1, 7, 999999}, {}), "a");  // ids of padding rows have no text
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{1, 7, 10, 2}, {}), "a[x]");
+  EXPECT_EQ(detokenize(t, std::vector<int32_t>{-1, 7, 999999}, {}), "a");  // ids of padding rows have no text
 }
 
 TEST(TokenizerSpm, flags_and_ids_follow_the_file) {

@@ -39,15 +39,6 @@ Cut cut_of(std::string_view text, const std::vector<std::string>& stops) {
   return {text.size(), -1};
 }
 
-std::string decoded(const std::shared_ptr<const Tokenizer>& tokenizer, const std::vector<int32_t>& tokens) {
-  Detokenizer detokenizer(tokenizer, kDecoding);
-  std::string text;
-  for (const int32_t token : tokens)
-    detokenizer.push(token, text);
-  detokenizer.finish(text);
-  return text;
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -69,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto compiled = StopStrings::compile(stops);
   if (!compiled.ok()) return 0;
 
-  const std::string text = decoded(tokenizer, tokens);
+  const std::string text = detokenize(tokenizer, tokens, kDecoding);
   CHECK(is_utf8(text));
   const Cut cut = cut_of(text, stops);
   TextStream stream(tokenizer, {.stops = *compiled, .decoding = kDecoding, .logprobs = true});

@@ -55,15 +55,13 @@ Status print_decoded(const text::Tokenizer& tokenizer, std::shared_ptr<const tex
     ASSIGN_OR_RETURN(text, read_text("-"));
   }
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids, parse_ids(text));
-  text::Detokenizer detokenizer(std::move(shared), {.skip_control = false, .at_text_start = true});
-  std::string out;
   for (const int32_t id : ids) {
     if (id >= tokenizer.vocab_size())
       return invalid_argument(
           fmt::format("--decode {}: the vocabulary ends at {}", id, tokenizer.vocab_size() - 1));
-    detokenizer.push(id, out);
   }
-  detokenizer.finish(out);
+  const std::string out =
+      text::detokenize(std::move(shared), ids, {.skip_control = false, .at_text_start = true});
   fmt::print("{}\n", out);
   return {};
 }
