@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What `invar serve` costs on this machine, with the targets beside the figures. Python's standard library only.
 
-    python3 bench/server/measure.py [--program build/release/invar] [--model FILE] [--only start,idle,health,decode,latency]
+    python3 bench/server/measure.py [--program build/release/invar] [--model FILE] [--only start,idle,health,render,decode,latency]
 
 start    from the start of the process to the first 200 of /health, packed weights in the page cache
 idle     memory of 1,000 idle connections
 health   GET /health per second: wrk where it is installed, else a client of this program, which is slower than the server
+render   a conversation of 200 messages to token ids: JSON, chat template and tokenizer, and the tokenizer alone
 decode   tokens/s of one stream against `invar bench`, runs interleaved
 latency  bench_server_latency at 8 and at 64 streams (build it: ninja -C build/release bench_server_latency)
 
@@ -21,6 +22,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -115,6 +117,34 @@ def measure_health(server):
     print(f"/health: {rate:,.0f} requests/s (pipelined by 32 on one connection; install wrk for better)   (target: above 5,000)")
 
 
+def measure_render(h):
+    words = "the river runs slowly past an old stone bridge where nobody has paid a toll since 1974, and".split()
+    messages = [{"role": ("user", "assistant")[i % 2], "content": " ".join(words[(i + k) % len(words)] for k in range(40))} for i in range(200)]
+    script = json.dumps({"rules": [{"text": "x"}]})  # the model's text without its weights: no limit but --ctx
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write(script)
+        f.flush()
+        with h.Server("--quiet", "--ctx", "32768", "--scripted", f.name) as server:
+            prompt = server.answer("/apply-template", {"messages": messages})["prompt"]
+
+            def median_ms(body, rounds=20):
+                times = []
+                with h.Wire(server) as wire:
+                    for _ in range(rounds + 1):
+                        start = time.monotonic()
+                        wire.send(h.request_text("POST", "/tokenize", body))
+                        reply = wire.reply()
+                        times.append((time.monotonic() - start) * 1e3)
+                        assert reply.status == 200, reply.body[:500]
+                return statistics.median(times[1:]), reply.json()["count"]
+
+            whole, count = median_ms({"messages": messages})
+            text, _ = median_ms({"content": prompt})
+            empty, _ = median_ms({"content": "x"})
+            print(f"conversation of {len(messages)} messages, {len(prompt) / 1024:.0f} KiB, {count} tokens: {whole:.1f} ms to ids; "
+                  f"tokenizing its text alone {text:.1f} ms; a request at all {empty:.2f} ms")
+
+
 def measure_decode(h, server, rounds):
     tokens, http, bench = 256, [], []
 
@@ -152,7 +182,7 @@ def main():
     cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
     parser.add_argument("--program", default=os.path.join(ROOT, "build/release/invar"))
     parser.add_argument("--model", default=os.path.join(cache, "invar/models/SmolLM2-135M-Instruct.Q4_1.gguf"))
-    parser.add_argument("--only", default="start,idle,health,decode,latency")
+    parser.add_argument("--only", default="start,idle,health,render,decode,latency")
     parser.add_argument("--rounds", type=int, default=5)
     a = parser.parse_args()
     os.environ["INVAR"], os.environ["INVAR_MODEL"] = os.path.abspath(a.program), os.path.abspath(a.model)
@@ -164,6 +194,9 @@ def main():
     if "start" in only:
         with Section("start"):
             measure_start(h, flags)
+    if "render" in only:
+        with Section("render"):
+            measure_render(h)
     with h.Server(*flags) as server:
         if "idle" in only:
             with Section("idle", server):
