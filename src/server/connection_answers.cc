@@ -1,11 +1,11 @@
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/freed_memory.h"
 #include "base/log.h"
 #include "server/connection.h"
 
@@ -236,7 +236,7 @@ void Connection::end_work(const char* outcome) {
   work.reset();
   // The allocator keeps what was freed, by the million of JSON's small pieces too, for a next time that may
   // not come.
-  if (large) boost::asio::post(context_.workers, [] { ::malloc_trim(0); });
+  if (large) boost::asio::post(context_.workers, [] { return_freed_pages(); });
 }
 
 }  // namespace invar::server

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/freed_memory.h"
 #include "base/temporary_files.h"
 #include "cli/interrupt.h"
 #include "cli/served_model.h"
@@ -119,6 +120,7 @@ int serve_verb(Arguments args) {
   auto options = server.finish();
   if (!options.ok()) return fail_usage(options.status());
 
+  return_large_blocks();
   Interrupt interrupt;
   if (const Status s = serve(engine, model, *options, interrupt); !s.ok()) return fail(s);
   return 0;
