@@ -7,6 +7,7 @@ namespace invar {
 namespace {
 
 bool needs_counts(const SamplingParams& p) {
+  if (p.penalty_last_n == 0) return false;
   return p.repetition_penalty != 1.0f || p.frequency_penalty != 0.0f || p.presence_penalty != 0.0f;
 }
 
@@ -23,11 +24,13 @@ Sequence::Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int6
       context_(context),
       prompt_length_(int32_t(request_.prompt.size())),
       counting_(needs_counts(request_.sampling)),
-      tokens_(std::move(request_.prompt)) {
+      tokens_(std::move(request_.prompt)),
+      counts_(request_.sampling.penalty_last_n),
+      mirostat_mu_(mirostat_start(request_.sampling)) {
   tokens_.reserve(size_t(std::min<int64_t>(int64_t(prompt_length_) + request_.max_tokens, context)));
   if (counting_)
-    for (const int32_t token : tokens_)
-      counts_.add_prompt(token);
+    for (size_t n = 1; n <= tokens_.size(); ++n)
+      counts_.appended(std::span(tokens_).first(n), tokens_.size());
 }
 
 // Positions whose logits somebody still waits for are to be computed.
@@ -119,9 +122,12 @@ void Sequence::end_without_answer() {
 Result<Choice> Sequence::choose(std::span<const float> logits, Sampler& sampler,
                                 std::span<uint32_t> mask_scratch) {
   const bool masked = request_.guard != nullptr && request_.guard->mask(mask_scratch);
-  return sampler.choose({logits, request_.sampling, counts_,
-                         masked ? std::span<const uint32_t>(mask_scratch) : std::span<const uint32_t>(),
-                         length()});
+  SampleInput in{logits, request_.sampling, counts_,
+                 masked ? std::span<const uint32_t>(mask_scratch) : std::span<const uint32_t>(), length()};
+  in.history = tokens_;
+  in.mirostat_mu = mirostat_mu_;
+  if (generated() < request_.sampling.min_tokens && !request_.ignore_eos) in.not_yet = request_.stop_ids;
+  return sampler.choose(in);
 }
 
 bool Sequence::stops_at(int32_t token) const {
@@ -131,10 +137,11 @@ bool Sequence::stops_at(int32_t token) const {
 
 void Sequence::append(int32_t token) {
   tokens_.push_back(token);
-  if (counting_) counts_.add_generated(token);
+  if (counting_) counts_.appended(tokens_, size_t(prompt_length_));
 }
 
 void Sequence::take(Choice choice) {
+  mirostat_mu_ = choice.mirostat_mu;
   forced_.clear();
   size_t next_forced = 0;
   TokenEvent event{

@@ -108,6 +108,7 @@ class Sequence {
   std::vector<int32_t> tokens_;
   std::vector<int32_t> forced_;
   TokenCounts counts_;
+  double mirostat_mu_;  // moved by chosen tokens only: computing again leaves it alone
   std::vector<TokenEvent> events_;
   PromptReuse reused_;
   bool looked_up_ = false;

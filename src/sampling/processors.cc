@@ -4,8 +4,9 @@ namespace invar {
 namespace {
 
 constexpr Processor kProcessors[] = {
-    kMaskProcessor,        kRepetitionProcessor, kFrequencyProcessor, kPresenceProcessor, kBiasProcessor,
-    kTemperatureProcessor, kTopKProcessor,       kTopPProcessor,      kMinPProcessor,
+    kMaskProcessor,     kMinTokensProcessor, kRepetitionProcessor,  kFrequencyProcessor, kPresenceProcessor,
+    kDryProcessor,      kBiasProcessor,      kTemperatureProcessor, kTopNSigmaProcessor, kTopKProcessor,
+    kTypicalPProcessor, kTopPProcessor,      kMinPProcessor,        kXtcProcessor,       kMirostatProcessor,
 };
 
 }  // namespace

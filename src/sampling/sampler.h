@@ -1,14 +1,16 @@
 #pragma once
 // Sampler: from a row of logits to a token. Stateless: what it keeps is scratch. One per engine, engine
-// thread only. The chain: mask, penalties, bias, temperature, filters (processors.cc), then the argmax of x +
-// Gumbel noise.
+// thread only. The chain: mask, penalties, bias, temperature, filters (processors.cc), or in the order of the
+// request, then the argmax of x + Gumbel noise.
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
+#include "sampling/candidates.h"
 #include "sampling/logprobs.h"
+#include "sampling/mirostat.h"
 #include "sampling/noise.h"
 #include "sampling/params.h"
 #include "sampling/token_counts.h"
@@ -22,17 +24,21 @@ struct SampleInput {
   const TokenCounts& counts;       // read by penalties only
   std::span<const uint32_t> mask;  // from a guard: a bit per token id, 1 = allowed; empty = all allowed
   int32_t position;                // absolute, of the token being chosen
+  std::span<const int32_t> history = {};  // the tokens before it; read by DRY
+  std::span<const int32_t> not_yet = {};  // ids that would end an answer shorter than min_tokens
+  double mirostat_mu = 0;                 // of the sequence (mirostat.h)
 };
 
 struct Choice {
   int32_t token = -1;
   float logprob = 0;                       // raw; set when params.logprobs >= 0
   std::vector<TokenLogprob> alternatives;  // params.logprobs of them
+  double mirostat_mu = 0;                  // after this choice
 };
 
 class Sampler {
  public:
-  explicit Sampler(const RowKernels& rows) : rows_(rows) {}  // borrowed
+  explicit Sampler(const RowKernels& rows) : rows_(rows), candidates_(rows) {}  // borrowed
 
   // kInternal when a logit is NaN or infinite; kInvalidArgument when nothing is allowed.
   Result<Choice> choose(const SampleInput& in);
@@ -40,14 +46,20 @@ class Sampler {
   std::span<const float> process(const SampleInput& in);
 
  private:
+  void run_chain(const SampleInput& in);
+  double next_mu(const SampleInput& in, int32_t token) const;
+
   const RowKernels& rows_;
-  std::vector<float> x_, weights_;
-  std::vector<int32_t> order_;
+  Candidates candidates_;
+  Softmax before_mirostat_{};
   RawLogprobs logprobs_;
 };
 
 // The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. `likeliest`: the
 // argmax of x, which is finite there.
 int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key);
+// The same over some ids, ascending.
+int32_t gumbel_argmax(std::span<const float> x, std::span<const int32_t> ids, int32_t likeliest,
+                      const NoiseKey& key);
 
 }  // namespace invar

@@ -75,16 +75,18 @@ TEST(Sampler, chain_has_the_order_of_the_contract) {
   std::vector<std::string> names;
   for (const Processor& p : processors())
     names.push_back(p.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"mask", "repetition", "frequency", "presence", "bias",
-                                             "temperature", "top_k", "top_p", "min_p"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"mask", "min_tokens", "repetition", "frequency", "presence",
+                                             "dry", "bias", "temperature", "top_n_sigma", "top_k",
+                                             "typical_p", "top_p", "min_p", "xtc", "mirostat"}));
 }
 
 TEST(Sampler, penalties_count_what_they_say) {
   TokenCounts counts;
+  std::vector<int32_t> tokens;
   for (const int32_t token : {0, 1, 1, 4})
-    counts.add_prompt(token);
+    tokens.push_back(token), counts.appended(tokens, 4);
   for (const int32_t token : {1, 2, 2, 2})
-    counts.add_generated(token);
+    tokens.push_back(token), counts.appended(tokens, 4);
   const Row logits = {2, 2, 2, 2, -2};
   EXPECT_EQ(processed(logits, {.presence_penalty = 0.5f}, counts), (Row{2, 1.5f, 1.5f, 2, -2}));
   EXPECT_EQ(processed(logits, {.frequency_penalty = 0.5f}, counts), (Row{2, 1.5f, 0.5f, 2, -2}));

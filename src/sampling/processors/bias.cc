@@ -8,8 +8,9 @@ bool bias_active(const ProcessorInput& in) {
 }
 
 void bias_apply(const ProcessorInput& in, Candidates& candidates) {
+  const std::span<float> x_of = candidates.values();
   for (const auto& [token, bias] : in.params.logit_bias) {
-    float& x = candidates.x[token];
+    float& x = x_of[size_t(token)];
     if (x != kExcluded) x = bias == kExcluded ? kExcluded : bounded(x + bias);
   }
 }

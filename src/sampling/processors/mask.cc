@@ -8,8 +8,9 @@ bool mask_active(const ProcessorInput& in) {
 }
 
 void mask_apply(const ProcessorInput& in, Candidates& candidates) {
-  for (size_t token = 0; token < candidates.x.size(); ++token)
-    if ((in.mask[token / 32] >> (token % 32) & 1) == 0) candidates.x[token] = kExcluded;
+  const std::span<float> x = candidates.values();
+  for (size_t token = 0; token < x.size(); ++token)
+    if ((in.mask[token / 32] >> (token % 32) & 1) == 0) x[token] = kExcluded;
 }
 
 }  // namespace invar

@@ -1,5 +1,9 @@
 // Min-p: tokens stay whose probability is at least this fraction of the highest one.
+#include <algorithm>
+
+#include "sampling/most_probable.h"
 #include "sampling/processors.h"
+#include "tensor/exact_math.h"
 
 namespace invar {
 
@@ -8,15 +12,14 @@ bool min_p_active(const ProcessorInput& in) {
 }
 
 void min_p_apply(const ProcessorInput& in, Candidates& candidates) {
-  const std::span<float> x = candidates.x;
-  const int64_t n = int64_t(x.size());
-  std::vector<float>& weights = *candidates.weights;  // of the highest one: exp(0) = 1
-  weights.resize(x.size());
-  const float max = x[in.rows.argmax(x.data(), n)];
-  if (max == kExcluded) return;
-  in.rows.exp_sum(x.data(), n, max, weights.data());
-  for (int64_t token = 0; token < n; ++token)
-    if (weights[token] < in.params.min_p) x[token] = kExcluded;
+  const int32_t best = candidates.likeliest();
+  if (best < 0) return;
+  const float max = candidates[best];
+  std::vector<int32_t>& ids = candidates.scratch_ids;
+  candidates.at_least(max + float(log64(double(in.params.min_p))) - kBandMargin, &ids);
+  // Weights are relative to that of the highest one: exp(0) = 1.
+  std::erase_if(ids, [&](int32_t id) { return exp_or_zero_f32(candidates[id] - max) < in.params.min_p; });
+  candidates.keep(ids);
 }
 
 }  // namespace invar

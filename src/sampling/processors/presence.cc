@@ -8,8 +8,9 @@ bool presence_active(const ProcessorInput& in) {
 }
 
 void presence_apply(const ProcessorInput& in, Candidates& candidates) {
+  const std::span<float> values = candidates.values();
   for (const TokenCounts::Entry& entry : in.counts.entries()) {
-    float& x = candidates.x[entry.token];
+    float& x = values[size_t(entry.token)];
     if (entry.generated > 0 && x != kExcluded) x = bounded(x - in.params.presence_penalty);
   }
 }

@@ -1,4 +1,4 @@
-// Repetition penalty (Keskar et al. 2019): tokens of prompt and answer, once each, away from being chosen.
+// Repetition penalty (Keskar et al. 2019): tokens of prompt and answer inside the window, once each.
 #include "sampling/processors.h"
 
 namespace invar {
@@ -9,9 +9,11 @@ bool repetition_active(const ProcessorInput& in) {
 
 void repetition_apply(const ProcessorInput& in, Candidates& candidates) {
   const float penalty = in.params.repetition_penalty;
+  const std::span<float> values = candidates.values();
   for (const TokenCounts::Entry& entry : in.counts.entries()) {
-    float& x = candidates.x[entry.token];
-    if (x != kExcluded) x = bounded(x > 0 ? x / penalty : x * penalty);
+    float& x = values[size_t(entry.token)];
+    if (entry.of_prompt + entry.generated > 0 && x != kExcluded)
+      x = bounded(x > 0 ? x / penalty : x * penalty);
   }
 }
 

@@ -1,7 +1,8 @@
 // Top-p (Holtzman et al. 2020): the most probable tokens stay until they hold p together, the one that
 // reaches it included. Probabilities are those of what earlier links left.
-#include <algorithm>
+#include <limits>
 
+#include "sampling/most_probable.h"
 #include "sampling/processors.h"
 
 namespace invar {
@@ -11,36 +12,27 @@ bool top_p_active(const ProcessorInput& in) {
 }
 
 void top_p_apply(const ProcessorInput& in, Candidates& candidates) {
-  const std::span<float> x = candidates.x;
-  const int64_t n = int64_t(x.size());
-  std::vector<float>& p = *candidates.weights;
-  p.resize(x.size());
-  if (x[in.rows.argmax(x.data(), n)] == kExcluded) return;
-  in.rows.softmax(x.data(), n, p.data());
-
-  std::vector<int32_t>& order = *candidates.order;
-  order.clear();
-  for (int64_t token = 0; token < n; ++token) {
-    if (x[token] != kExcluded) order.push_back(int32_t(token));
-  }
-  const auto before = [&](int32_t a, int32_t b) { return p[a] != p[b] ? p[a] > p[b] : a < b; };
-
-  // Sorted piece by piece, because most mass usually sits in few tokens.
-  double held = 0;
-  size_t kept = 0;
-  for (size_t piece = 256; kept < order.size(); piece *= 4) {
-    const size_t end = std::min(kept + piece, order.size());
-    if (end < order.size()) std::nth_element(order.begin() + kept, order.begin() + end, order.end(), before);
-    std::sort(order.begin() + kept, order.begin() + end, before);
-    while (kept < end) {
-      held += double(p[order[kept++]]);
-      if (held >= double(in.params.top_p)) {
-        for (size_t i = kept; i < order.size(); ++i)
-          x[order[i]] = kExcluded;
-        return;
-      }
-    }
-  }
+  if (candidates.likeliest() < 0) return;
+  const Softmax s = candidates.softmax();
+  std::vector<int32_t>& ids = candidates.scratch_ids;
+  std::vector<float>& p = candidates.scratch;
+  p.resize(size_t(candidates.vocab()));
+  const auto cut = [&](float bound, float certain) {
+    candidates.at_least(bound, &ids);
+    for (const int32_t id : ids)
+      p[size_t(id)] = candidates.probability(id, s);
+    return cut_behind_mass(
+        ids, double(in.params.top_p),
+        [&](int32_t a, int32_t b) {
+          return p[size_t(a)] != p[size_t(b)] ? p[size_t(a)] > p[size_t(b)] : a < b;
+        },
+        [&](int32_t id) { return double(p[size_t(id)]); },
+        [&](int32_t id) { return candidates[id] >= certain; });
+  };
+  for (const float band : kBands)
+    if (cut(s.max - band, s.max - band + kBandMargin)) return candidates.keep(ids);
+  // Without success even here, rounding keeps the sum of all below p: all stay.
+  if (cut(kExcluded, kExcluded)) candidates.keep(ids);
 }
 
 }  // namespace invar
