@@ -94,6 +94,12 @@ std::optional<Error> Generation::fit_into_context() {
                               fmt::format("{} tokens and the answer needs at least {}", size, least),
                               plan_.prompt_field);
     max_tokens_.push_back(std::min(wanted, context - size));
+    if (plan_.fields.sampling.min_tokens > max_tokens_.back())
+      return Error{400,
+                   fmt::format("min_tokens: {} is more than the {} tokens that {} allows",
+                               plan_.fields.sampling.min_tokens, max_tokens_.back(),
+                               wanted <= context - size ? "max_tokens" : "the context"),
+                   "min_tokens", ""};
   }
   return {};
 }
@@ -114,7 +120,9 @@ Status Generation::submit(const Call& call) {
     request.tenant = tenant_;
     if (!fields.ignore_eos)
       request.stop_ids.insert(request.stop_ids.end(), model.stop_ids.begin(), model.stop_ids.end());
-    if (stops != nullptr) request.guard = text::make_stop_guard(stops, model.tokenizer, kAnswerDecoding);
+    if (stops != nullptr)
+      request.guard =
+          text::make_stop_guard(stops, model.tokenizer, kAnswerDecoding, fields.sampling.min_tokens);
     if (prompt.script != nullptr) {
       if (prompt.script->length)
         request.max_tokens = int32_t(std::min<int64_t>(request.max_tokens, prompt.script->token_count()));
@@ -145,8 +153,10 @@ Status Generation::submit(const Call& call) {
       choice.prompt = int32_t(p);
       choice.stream = std::move(stream);
       choice.text = std::make_unique<text::TextStream>(
-          model.tokenizer,
-          text::TextStream::Options{.stops = stops, .decoding = kAnswerDecoding, .logprobs = plan_.entries});
+          model.tokenizer, text::TextStream::Options{.stops = stops,
+                                                     .decoding = kAnswerDecoding,
+                                                     .logprobs = plan_.entries,
+                                                     .min_tokens = fields.sampling.min_tokens});
       choices_.push_back(std::move(choice));
     }
   }

@@ -10,6 +10,7 @@
 #include <random>
 #include <span>
 
+#include "api/chain_fields.h"
 #include "api/json_text.h"
 #include "base/hash.h"
 #include "base/quote.h"
@@ -193,6 +194,7 @@ GenerationFields read_generation_fields(const Fields& fields, const Service& ser
   read_float(fields, "presence_penalty", -2, 2, &out.sampling.presence_penalty);
   read_float(fields, "frequency_penalty", -2, 2, &out.sampling.frequency_penalty);
   read_repetition_penalty(fields, &out.sampling);
+  read_chain_fields(fields, service, &out.sampling);
   read_logit_bias(fields, service.vocab, &out.sampling);
   read_seed(fields, &out);
   read_max_tokens(fields, min_max_tokens, &out.max_tokens);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/dry_breaker_cache.h"
 #include "base/status.h"
 #include "engine/request.h"
 #include "engine/stream.h"
@@ -28,10 +29,12 @@ struct Service {
   int32_t context = 0;  // positions of prompt and answer together
   int32_t vocab = 0;    // rows of the output layer
 
-  // Of receipts. fingerprint: digest of the three before it.
+  // Of receipts. fingerprint: digest of the three before it and of the model's sampling defaults.
   std::string model_digest, numerics, kv, fingerprint;
 
   SamplingParams sampling_defaults;  // of fields that a request leaves out; the model's own where it has some
+
+  std::shared_ptr<DryBreakerCache> breakers = std::make_shared<DryBreakerCache>();
 
   int32_t max_choices = 16;         // `n` and `best_of`
   int32_t max_prompts = 64;         // of one completions request

@@ -15,8 +15,12 @@
 
 namespace invar {
 
-// How tokens are chosen and when an answer ends, as members of a request; the seed only if `with_seed`.
-boost::json::object generation_members(const GenerateRequest& settings, bool with_seed);
+// How tokens are chosen and when an answer ends, as members of a request: of the numbers those that were
+// `said`, since the server knows better defaults; the seed only if `with_seed`; links: "samplers", empty =
+// none.
+boost::json::object generation_members(const GenerateRequest& settings, bool with_seed,
+                                       const std::vector<std::string>& said,
+                                       const std::vector<std::string>& links = {});
 
 class ChatSession {
  public:

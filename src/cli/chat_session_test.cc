@@ -33,14 +33,16 @@ TEST(ChatSession, members_say_how_tokens_are_chosen) {
   settings.sampling.logit_bias = {{3, -1.5f}};
   settings.stop_ids = {1, 2};
   settings.ignore_eos = true;
-  const json::object with = generation_members(settings, true);
+  const json::object with = generation_members(settings, true, {"temperature", "top_k"}, {"top_k", "dry"});
   EXPECT_EQ(with.at("temperature"), json::value(0.5));
   EXPECT_EQ(with.at("seed"), json::value(18446744073709551615u));
   EXPECT_EQ(with.at("logit_bias"), json::parse(R"({"3":-1.5E0})"));
   EXPECT_EQ(with.at("stop_token_ids"), json::parse("[1,2]"));
   EXPECT_EQ(with.at("ignore_eos"), json::value(true));
-  const json::object without = generation_members({}, false);
-  for (const char* name : {"seed", "logit_bias", "stop_token_ids", "ignore_eos"})
+  const json::object without = generation_members({}, false, {});
+  EXPECT_EQ(with.at("samplers"), json::parse(R"(["top_k","dry"])"));
+  EXPECT_EQ(with.if_contains("top_p"), nullptr) << "the server's own default holds";
+  for (const char* name : {"samplers", "temperature", "seed", "logit_bias", "stop_token_ids", "ignore_eos"})
     EXPECT_EQ(without.if_contains(name), nullptr) << name;
 }
 

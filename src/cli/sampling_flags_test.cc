@@ -74,6 +74,84 @@ TEST(SamplingFlags, the_temperature_has_the_name_that_requests_give_it_too) {
   EXPECT_THAT(request_of({"--temperature", "hot"}).status().message(), HasSubstr("--temp hot"));
 }
 
+TEST(SamplingFlags, the_links_of_the_chain_have_flags) {
+  const auto r = request_of({"--typical",
+                             "0.5",
+                             "--top-nsigma",
+                             "1.5",
+                             "--xtc-probability",
+                             "0.25",
+                             "--xtc-threshold",
+                             "0.2",
+                             "--dynatemp-range",
+                             "0.5",
+                             "--dynatemp-exp",
+                             "2",
+                             "--dry-multiplier",
+                             "0.8",
+                             "--dry-base",
+                             "2",
+                             "--dry-allowed-length",
+                             "3",
+                             "--dry-penalty-last-n",
+                             "9",
+                             "--mirostat",
+                             "2",
+                             "--mirostat-ent",
+                             "4",
+                             "--mirostat-lr",
+                             "0.2",
+                             "--repeat-last-n",
+                             "64",
+                             "--min-tokens",
+                             "3",
+                             "--samplers",
+                             "top_k;dry"});
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  const SamplingParams& p = r->sampling;
+  EXPECT_EQ(p.typical_p, 0.5f);
+  EXPECT_EQ(p.top_n_sigma, 1.5f);
+  EXPECT_EQ(p.xtc_probability, 0.25f);
+  EXPECT_EQ(p.xtc_threshold, 0.2f);
+  EXPECT_EQ(p.dynatemp_range, 0.5f);
+  EXPECT_EQ(p.dynatemp_exponent, 2.0f);
+  EXPECT_EQ(p.dry_multiplier, 0.8f);
+  EXPECT_EQ(p.dry_base, 2.0f);
+  EXPECT_EQ(p.dry_allowed_length, 3);
+  EXPECT_EQ(p.dry_penalty_last_n, 9);
+  EXPECT_EQ(p.mirostat, 2);
+  EXPECT_EQ(p.mirostat_tau, 4.0f);
+  EXPECT_EQ(p.mirostat_eta, 0.2f);
+  EXPECT_EQ(p.penalty_last_n, 64);
+  EXPECT_EQ(p.min_tokens, 3);
+  EXPECT_FALSE(p.chain.empty());
+  EXPECT_TRUE(p.validate(1000).ok());
+}
+
+TEST(SamplingFlags, contradictions_name_the_flag) {
+  EXPECT_THAT(request_of({"--samplers", "top_k;x"}).status().message(),
+              HasSubstr("--samplers: \"x\" is unknown"));
+  EXPECT_THAT(request_of({"--min-tokens", "9", "-n", "8"}).status().message(), HasSubstr("--min-tokens 9"));
+  EXPECT_THAT(request_of({"--temp", "0", "--dynatemp-range", "1"}).status().message(),
+              HasSubstr("--dynatemp-range"));
+}
+
+TEST(SamplingFlags, a_flag_outranks_the_model_even_with_the_usual_value) {
+  Flags flags("run", "");
+  SamplingFlags sampling;
+  sampling.declare(flags);
+  ASSERT_TRUE(flags.parse(std::vector<std::string>{"--temp", "0.7", "--top-k", "0"}).ok());
+  ASSERT_TRUE(sampling.finish().ok());
+  sampling.take_defaults({.temperature = 0.3f, .top_k = 20, .top_p = 0.8f, .mirostat = 2});
+  GenerateRequest r;
+  sampling.apply(r);
+  EXPECT_EQ(r.sampling.temperature, 0.7f);
+  EXPECT_EQ(r.sampling.top_k, 0);
+  EXPECT_EQ(r.sampling.top_p, 0.8f);
+  EXPECT_EQ(r.sampling.mirostat, 2);
+  EXPECT_THAT(sampling.given_members(), ElementsAre("temperature", "top_k"));
+}
+
 TEST(SamplingFlags, without_a_seed_two_runs_differ) {
   EXPECT_NE(request_of({})->sampling.seed, request_of({})->sampling.seed);
 }

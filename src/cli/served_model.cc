@@ -14,8 +14,11 @@
 #include "api/text_limits.h"
 #include "backends/scripted/scripted_backend.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "base/quote.h"
 #include "cli/environment.h"
 #include "cli/prompts.h"
+#include "cli/sampling_defaults.h"
 #include "cli/text_setup.h"
 #include "engine/step_trace.h"
 #include "format/model_digest.h"
@@ -65,13 +68,24 @@ Result<std::string> finish_digest(DigestTask task) {
 
 }  // namespace
 
-Status ServedModel::load_model(EngineFlags& flags, const std::string& chat_template) {
+void ServedModel::take_sampling_defaults(const ModelSource& source) {
+  SamplingDefaults defaults = sampling_defaults(source);
+  for (const std::string& warning : defaults.warnings)
+    log_warning("{}", printable_within(warning, 300));
+  if (!defaults.taken.empty())
+    log_info("the model's sampling, where requests say nothing: {}", defaults.taken);
+  service_.sampling_defaults = std::move(defaults.params);
+  sampling_taken_ = std::move(defaults.taken);
+}
+
+Status ServedModel::load_model(EngineFlags& flags, const std::string& chat_template, bool ignore_defaults) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, flags.load_model());
   DigestTask digest = start_digest(model->source());
   ASSIGN_OR_RETURN(text::TextModel text, set_up_text(model->source(), {.vocab = model->info().vocab,
                                                                        .chat_template = chat_template}));
   service_.text = std::make_shared<const text::TextModel>(std::move(text));
   service_.vocab = model->info().vocab;
+  if (!ignore_defaults) take_sampling_defaults(model->source());
   ASSIGN_OR_RETURN(engine_, flags.make_engine(model));
   backend_name_ = flags.backend_name();
   ASSIGN_OR_RETURN(service_.model_digest, finish_digest(std::move(digest)));
@@ -109,7 +123,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
   ASSIGN_OR_RETURN(const std::string chat_template, read_template(options.chat_template));
   std::unique_ptr<ServedModel> served(new ServedModel);
   if (options.script.empty())
-    RETURN_IF_ERROR(served->load_model(flags, chat_template));
+    RETURN_IF_ERROR(served->load_model(flags, chat_template, options.ignore_sampling_defaults));
   else
     RETURN_IF_ERROR(served->load_script(flags, chat_template, options.script));
 
@@ -126,7 +140,8 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
   service.numerics = std::to_string(kNumericsVersion);
   service.kv = flags.options.kv;
   service.fingerprint =
-      "invar-" + hex(sha256(fmt::format("{}\n{}\n{}\n", service.model_digest, service.numerics, service.kv)))
+      "invar-" + hex(sha256(fmt::format("{}\n{}\n{}\n{}", service.model_digest, service.numerics, service.kv,
+                                        served->sampling_taken_)))
                      .substr(0, 16);
   service.prefix_log = std::make_shared<api::PrefixLog>();
   service.submit = [engine = served->engine_.get()](GenerateRequest request, int32_t choices) {

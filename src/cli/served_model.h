@@ -15,9 +15,10 @@ namespace invar {
 struct ServedModelOptions {
   std::vector<std::string> names;  // none: the file's or folder's name
   bool accept_any_model = false;
-  std::string chat_template;  // path; "": the model's own
-  std::string script;         // path; "": none
-  std::string step_trace;     // path; "": none
+  std::string chat_template;              // path; "": the model's own
+  std::string script;                     // path; "": none
+  std::string step_trace;                 // path; "": none
+  bool ignore_sampling_defaults = false;  // the model's own
 };
 
 class ServedModel {
@@ -30,11 +31,12 @@ class ServedModel {
 
  private:
   ServedModel() = default;
-  Status load_model(EngineFlags& flags, const std::string& chat_template);
+  Status load_model(EngineFlags& flags, const std::string& chat_template, bool ignore_defaults);
+  void take_sampling_defaults(const ModelSource& source);
   Status load_script(EngineFlags& flags, const std::string& chat_template, const std::string& script);
 
   std::unique_ptr<const api::Script> script_;
-  std::string backend_name_;
+  std::string backend_name_, sampling_taken_;
   api::Service service_;
   std::unique_ptr<Engine> engine_;
 };

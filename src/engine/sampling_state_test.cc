@@ -157,7 +157,7 @@ TEST(SamplingState, stop_ids_wait_for_min_tokens) {
   TestEngine t;
   GenerateRequest r = request_of({"", {.min_tokens = 80}}, 1);
   r.ignore_eos = true;
-  r.sampling.temperature = 5;
+  r.sampling.logit_bias = {{5, 6.0f}};
   const Answer free = t.run(std::move(r));
   EXPECT_TRUE(std::any_of(free.tokens.begin(), free.tokens.end(), [](int32_t id) {
     return id == 5 || id == 50 || id == 60 || id == 70;

@@ -17,6 +17,12 @@ std::vector<Row> rows() {
     all.push_back(random_row(500 + seed * 131, seed, 1.0f + float(seed) * 4));
     all.push_back(peaked_row(3000 + seed * 7, seed));
   }
+  // Plateaus: distances from the mean that do not follow the order of the logits.
+  Row plateaus(8001, -9.0f);
+  for (size_t i = 0; i < 4000; ++i)
+    plateaus[i * 2] = -7.0f;
+  plateaus[5] = 0;
+  all.push_back(plateaus);
   return all;
 }
 

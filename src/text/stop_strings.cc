@@ -12,18 +12,20 @@ namespace {
 class StopGuard final : public Guard {
  public:
   StopGuard(std::shared_ptr<const StopStrings> stops, std::shared_ptr<const Tokenizer> tokenizer,
-            Detokenizer::Options decoding)
-      : stops_(std::move(stops)), detokenizer_(std::move(tokenizer), decoding) {}
+            Detokenizer::Options decoding, int32_t min_tokens)
+      : stops_(std::move(stops)), detokenizer_(std::move(tokenizer), decoding), early_(min_tokens - 1) {}
 
   bool mask(std::span<uint32_t>) override { return false; }
 
   Verdict accept(int32_t token) override {
+    const bool early = early_ > 0;
+    early_ -= early;
     text_.clear();
     detokenizer_.push(token, text_);
     const ByteMatcher& matcher = stops_->matcher();
     for (const char c : text_) {
       state_ = matcher.next(state_, static_cast<uint8_t>(c));
-      if (matcher.match(state_) >= 0) return {.action = Verdict::Action::kStop, .forced = {}};
+      if (matcher.match(state_) >= 0 && !early) return {.action = Verdict::Action::kStop, .forced = {}};
     }
     return {};
   }
@@ -34,6 +36,7 @@ class StopGuard final : public Guard {
   std::shared_ptr<const StopStrings> stops_;
   Detokenizer detokenizer_;
   ByteMatcher::State state_ = ByteMatcher::kStart;
+  int32_t early_;     // tokens to come that may not end the answer
   std::string text_;  // scratch
 };
 
@@ -59,9 +62,9 @@ Result<std::shared_ptr<const StopStrings>> StopStrings::compile(std::span<const 
 
 std::unique_ptr<Guard> make_stop_guard(std::shared_ptr<const StopStrings> stops,
                                        std::shared_ptr<const Tokenizer> tokenizer,
-                                       Detokenizer::Options decoding) {
+                                       Detokenizer::Options decoding, int32_t min_tokens) {
   CHECK(stops != nullptr);
-  return std::make_unique<StopGuard>(std::move(stops), std::move(tokenizer), decoding);
+  return std::make_unique<StopGuard>(std::move(stops), std::move(tokenizer), decoding, min_tokens);
 }
 
 }  // namespace invar::text

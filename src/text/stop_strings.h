@@ -5,6 +5,7 @@
 //
 // Which string wins: the one whose last byte comes first in the text; of several that end there, the longest.
 // The text is the one that clients see: decoded, with U+FFFD for broken bytes (detokenizer.h).
+// One that is complete before min_tokens tokens have come is text like any other.
 // Errors (kInvalidArgument): an empty string, one that is not UTF-8, more than kMaxBytes together.
 
 #include <cstddef>
@@ -37,6 +38,6 @@ class StopStrings {
 // `decoding`: as for the TextStream of the same answer. stops: not nullptr.
 std::unique_ptr<Guard> make_stop_guard(std::shared_ptr<const StopStrings> stops,
                                        std::shared_ptr<const Tokenizer> tokenizer,
-                                       Detokenizer::Options decoding);
+                                       Detokenizer::Options decoding, int32_t min_tokens = 0);
 
 }  // namespace invar::text

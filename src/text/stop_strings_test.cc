@@ -40,6 +40,17 @@ TEST(StopGuard, the_token_that_completes_a_string_is_the_last) {
   EXPECT_EQ(tokens_until_stop(pieces, {"E"}, {256, 259}), 2);
 }
 
+TEST(StopGuard, a_string_before_min_tokens_is_text) {
+  const auto tokenizer = byte_level_tokenizer({"abc", "END", "EN", "D!"});
+  const auto until = [&](int32_t min_tokens, const std::vector<int32_t>& ids) {
+    return tokens_until_stop(*make_stop_guard(compiled({"END"}), tokenizer, {}, min_tokens), ids);
+  };
+  EXPECT_EQ(until(2, {256, 257, 256, 257}), 2);
+  EXPECT_EQ(until(3, {256, 257, 256, 257}), 4);
+  EXPECT_EQ(until(3, {256, 258, 259}), 3) << "it may begin before";
+  EXPECT_EQ(until(5, {256, 257, 256, 257}), -1);
+}
+
 TEST(StopGuard, hidden_control_tokens_do_not_break_a_string) {
   EXPECT_EQ(tokens_until_stop({"EN", "D!"}, {"END"}, {256, 258, 257}), 3);
 }

@@ -39,6 +39,7 @@ TextStream::TextStream(std::shared_ptr<const Tokenizer> tokenizer, Options optio
 void TextStream::push(int32_t token, float logprob, std::span<const TokenScore> alternatives,
                       TextPiece& out) {
   if (end_ != TextEnd::kNone) return;
+  ++pushed_;
   text_.clear();
   widths_.clear();
   if (options_.logprobs) add_entry(token, logprob, alternatives);
@@ -101,7 +102,7 @@ void TextStream::take(std::string_view text, TextPiece& out) {
   for (const char c : text) {
     held_.push_back(c);
     state_ = matcher.next(state_, static_cast<uint8_t>(c));
-    matched_ = matcher.match(state_);
+    matched_ = pushed_ < options_.min_tokens ? -1 : matcher.match(state_);
     if (matched_ < 0) continue;
     const size_t length = matcher.length(matched_);
     CHECK(length <= held_.size());

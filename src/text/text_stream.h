@@ -64,7 +64,8 @@ class TextStream {
   struct Options {
     std::shared_ptr<const StopStrings> stops;  // may be nullptr
     Detokenizer::Options decoding;
-    bool logprobs = false;  // make entries
+    bool logprobs = false;   // make entries
+    int32_t min_tokens = 0;  // before so many, stop strings are text like any other
   };
   TextStream(std::shared_ptr<const Tokenizer> tokenizer, Options options);
 
@@ -99,6 +100,7 @@ class TextStream {
   Options options_;
   Detokenizer detokenizer_;
   ByteMatcher::State state_ = ByteMatcher::kStart;
+  int64_t pushed_ = 0;     // tokens
   std::string held_;       // decoded, not released
   uint64_t released_ = 0;  // bytes of text released
   uint64_t filled_ = 0;    // bytes of text given to entries

@@ -123,6 +123,24 @@ TEST(TextStream, what_waits_is_shown_when_no_stop_string_comes) {
   EXPECT_EQ(answer.end, TextEnd::kLength);
 }
 
+TEST(TextStream, a_stop_string_before_min_tokens_is_text) {
+  const auto tokenizer = byte_level_tokenizer({"abc", "END", "EN", "D!"});
+  const std::vector<std::string> strings = {"END"};
+  const auto stops = StopStrings::compile(strings);
+  const auto text_of = [&](int32_t min_tokens, const std::vector<int32_t>& ids) {
+    TextStream stream(tokenizer, {.stops = *stops, .decoding = {}, .min_tokens = min_tokens});
+    TextPiece piece;
+    for (const int32_t id : ids)
+      stream.push(id, 0, {}, piece);
+    stream.finish(TextEnd::kLength, piece);
+    return piece.text;
+  };
+  EXPECT_EQ(text_of(2, {256, 257, 256, 257}), "abc");
+  EXPECT_EQ(text_of(3, {256, 257, 256, 257}), "abcENDabc");
+  EXPECT_EQ(text_of(3, {256, 258, 259, 256}), "abc");
+  EXPECT_EQ(text_of(5, {256, 257, 256, 257}), "abcENDabcEND");
+}
+
 TEST(TextStream, of_two_stop_strings_the_first_to_end_wins_then_the_longer) {
   const auto t = byte_level_tokenizer({"abcde"});
   EXPECT_EQ(streamed(t, std::vector<int32_t>{256}, {"abcde", "bc"}).text, "a");

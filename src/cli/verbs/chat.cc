@@ -219,7 +219,8 @@ int chat_verb(Arguments args) {
   }
   GenerateRequest settings;
   sampling.apply(settings);
-  ChatSession session(generation_members(settings, sampling.seed_given()));
+  ChatSession session(
+      generation_members(settings, sampling.seed_given(), sampling.given_members(), sampling.links()));
   session.set_system(system);
   Chat chat(**target, std::move(session), settings.max_tokens, interrupt);
   if (const Status s = chat.run(); !s.ok()) return fail(s);

@@ -12,6 +12,7 @@
 #include "base/size_text.h"
 #include "base/utf8.h"
 #include "cli/engine_flags.h"
+#include "cli/sampling_defaults.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
 #include "format/gguf.h"
@@ -183,6 +184,10 @@ void print_text(const Report& r, bool tensors) {
   } else {
     fmt::print("tokenizer  cannot be used: {}\n", message_text(r.text_status));
   }
+  const SamplingDefaults sampling = sampling_defaults(*r.source);
+  fmt::print("sampling   {}\n", sampling.taken.empty() ? "the model says nothing" : sampling.taken);
+  for (const std::string& warning : sampling.warnings)
+    fmt::print("           {}\n", printable_within(warning, kShownMessage));
   for (const std::string& name : std::span(r.dropped).first(std::min(r.dropped.size(), kShownLines)))
     fmt::print("dropped    {} (not needed)\n", quote(name, kShownBytes));
   if (r.dropped.size() > kShownLines) fmt::print("dropped    and {} more\n", r.dropped.size() - kShownLines);

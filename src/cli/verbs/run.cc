@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "api/dry_breaker_cache.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "base/utf8.h"
@@ -16,6 +18,7 @@
 #include "cli/interrupt.h"
 #include "cli/machine.h"
 #include "cli/prompts.h"
+#include "cli/sampling_defaults.h"
 #include "cli/sampling_flags.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
@@ -134,6 +137,8 @@ Result<std::shared_ptr<Stream>> submit(const std::string& prompt, const RunOptio
   RETURN_IF_ERROR(check_prompt_size(prompt.size(), *text.tokenizer, engine.context()));
   GenerateRequest request;
   sampling.apply(request);
+  if (request.sampling.dry_multiplier > 0)
+    request.sampling.dry_breakers = api::find_breakers(*text.tokenizer, api::default_breakers());
   if (options.raw) {
     ASSIGN_OR_RETURN(request.prompt, encode_raw(text, prompt));
   } else {
@@ -188,12 +193,19 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   ASSIGN_OR_RETURN(const text::TextModel text, set_up_text(model->source()));
   if (!options.raw && !text.chat_template) return text.template_error;
   RETURN_IF_ERROR(sampling.check_vocabulary(model->info().vocab));
+  const SamplingDefaults defaults =
+      sampling_defaults(model->source(), {.temperature = SamplingFlags::kDefaultTemperature});
+  for (const std::string& warning : defaults.warnings)
+    log_warning("{}", printable_within(warning, 300));
+  sampling.take_defaults(defaults.params);
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, engine_flags.make_engine(model));
 
   if (engine_flags.verbose)
     fmt::print(stderr, "model {}; {}; kv {}, pool {} (reserved address space, not memory in use)\n",
                printable_within(model->info().name, kShownNameBytes), engine_flags.backend_name(),
                engine_flags.options.kv, size_text(engine->stats().kv_bytes_total));
+  if (engine_flags.verbose && !defaults.taken.empty())
+    fmt::print(stderr, "the model's sampling: {}\n", defaults.taken);
   // A random seed cannot be asked for afterwards.
   const bool say_seed = sampling.temperature() > 0 && !sampling.seed_given() && ::isatty(STDERR_FILENO) == 1;
   if (engine_flags.verbose || say_seed)

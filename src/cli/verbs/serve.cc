@@ -103,6 +103,8 @@ int serve_verb(Arguments args) {
   flags.on("--accept-any-model", &model.accept_any_model,
            "whatever name a request gives, it means this model");
   flags.text("--chat-template", &model.chat_template, "FILE", "a Jinja template instead of the model's own");
+  flags.on("--no-sampling-defaults", &model.ignore_sampling_defaults,
+           "requests that say nothing get the API's defaults, not the model's own");
   flags.text("--scripted", &model.script, "FILE",
              "answer from this file instead of the model (docs/scripted.md); for tests of clients");
   engine.declare(flags);
