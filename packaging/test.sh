@@ -79,14 +79,21 @@ core_tests() {
   return "$status"
 }
 
-# The unit tests of these folders; slow ones run a shorter list of cases (INVAR_TEST_REDUCED, src/base/testing/reduced.h).
-asan_folders="base tensor format graph models kv kernels backends sampling engine text api server cli"
-tsan_folders="base format backends engine api server"
+# The unit tests of these folders, and tests of several folders by name; slow ones run a shorter list of cases
+# (INVAR_TEST_REDUCED, src/base/testing/reduced.h).
+asan_tests="base tensor format graph models kv kernels backends sampling engine text api server cli schedules_test"
+tsan_tests="base format kv backends engine api server"
 
-sanitized() { # PRESET FOLDER ...
+sanitized() { # PRESET FOLDER|NAME_test ...
   local preset=$1 folder targets=() names=
   shift
   for folder in "$@"; do
+    if [[ $folder == *_test ]]; then
+      [[ -e $ROOT/test/$folder.cc ]] || { say "no test/$folder.cc, which --sanitize is to run" && return 1; }
+      targets+=("$folder")
+      names+=${names:+|}$folder
+      continue
+    fi
     # A renamed folder must not lose its check in silence.
     [[ -n $(find "$ROOT/src/$folder" -name '*_test.cc' -print -quit 2>/dev/null) ]] ||
       { say "no tests in src/$folder, which --sanitize is to run" && return 1; }
@@ -103,9 +110,9 @@ sanitize_tests() {
   "$ROOT/test/fetch_tokenizers.sh" || return 1
   local status=0
   # shellcheck disable=SC2086
-  sanitized asan $asan_folders || status=1
+  sanitized asan $asan_tests || status=1
   # shellcheck disable=SC2086
-  sanitized tsan $tsan_folders || status=1
+  sanitized tsan $tsan_tests || status=1
   return "$status"
 }
 
