@@ -72,6 +72,20 @@ inline void draw_sampling(ScheduleRandom& random, int32_t vocab, SamplingParams*
   p->frequency_penalty = random.pick({0.0f, 0.0f, 0.5f});
   p->presence_penalty = random.pick({0.0f, 0.0f, 0.4f});
   p->logprobs = random.pick({-1, -1, 0, 3});
+  p->penalty_last_n = random.pick({-1, -1, 0, 20});
+  p->min_tokens = random.pick({0, 0, 0, 9});
+  if (random.one_in(3)) {  // each of them alone or with others
+    if (random.one_in(2)) p->typical_p = 0.9f;
+    if (random.one_in(2)) p->top_n_sigma = 1.5f;
+    if (random.one_in(2)) p->xtc_probability = 0.5f, p->xtc_threshold = 0.02f;
+    if (random.one_in(2)) p->dry_multiplier = 0.8f, p->dry_allowed_length = 1;
+    if (random.one_in(2) && p->temperature > 0) p->dynatemp_range = 0.3f;
+  } else if (random.one_in(4)) {  // carries state from token to token
+    p->top_k = 0, p->top_p = 1, p->min_p = 0;
+    p->temperature = 0.8f;
+    p->mirostat = random.between(1, 2);
+    p->mirostat_tau = 4;
+  }
   if (random.one_in(4))
     for (int32_t i = 0; i < 5; ++i)
       p->logit_bias.emplace_back(i * 7 % vocab, random.pick({-2.0f, 3.0f, -INFINITY}));
