@@ -143,7 +143,7 @@ json::value sample_value(const json::value& schema, int depth) {
       return sample_value(list->get_array()[0], depth + 1);
   }
   const json::value* type = s->if_contains("type");
-  if (type != nullptr && type->is_array() && !type->get_array().empty()) type = &type->get_array()[0];
+  if (type != nullptr && type->is_array() && !type->get_array().empty()) type = type->get_array().data();
   const std::string_view name = type != nullptr && type->is_string() ? view(type->get_string()) : "string";
   if (name == "integer" || name == "number") {
     if (const json::value* least = s->if_contains("minimum"); least != nullptr && least->is_number())
