@@ -270,7 +270,7 @@ void Engine::Impl::choose(Sequence& sequence, std::span<const float> logits) {
   const Status chosen = guarded("the request's sampling or guard", [&] {
     Result<Choice> choice = sequence.choose(logits.last(size_t(model.graph->vocab)), sampler, mask_words);
     if (!choice.ok()) return sequence.fail(choice.status());
-    sequence.take(std::move(*choice));
+    sequence.take(std::move(*choice), model.graph->vocab);
   });
   if (!chosen.ok()) sequence.fail(chosen);
 }

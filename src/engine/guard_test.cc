@@ -120,6 +120,17 @@ TEST_F(GuardTest, stops_and_lengths_apply_to_forced_tokens) {
   EXPECT_EQ(stopped.finish, FinishReason::kStop);
 }
 
+TEST_F(GuardTest, forced_tokens_outside_the_vocabulary_are_an_error) {
+  for (const int32_t id : {-1, kFakeVocab}) {
+    const std::vector<int32_t> forced = {7, id, 8};
+    const Answer a = run(
+        {.accept = [&](int32_t nth, int32_t) { return nth == 2 ? Verdict{.forced = forced} : Verdict(); }});
+    EXPECT_EQ(a.finish, FinishReason::kError);
+    EXPECT_EQ(a.tokens.size(), 4u);  // three chosen ones, and the forced one that is a token
+    EXPECT_NE(a.error.message().find("outside the vocabulary of 97"), std::string::npos);
+  }
+}
+
 TEST_F(GuardTest, mask_decides_what_can_be_chosen) {
   const Answer a = run({.mask = [](int32_t nth, std::span<uint32_t> words) {
     std::fill(words.begin(), words.end(), 0);

@@ -1,5 +1,7 @@
 #include "engine/sequence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -140,7 +142,7 @@ void Sequence::append(int32_t token) {
   if (counting_) counts_.appended(tokens_, size_t(prompt_length_));
 }
 
-void Sequence::take(Choice choice) {
+void Sequence::take(Choice choice, int32_t vocab) {
   mirostat_mu_ = choice.mirostat_mu;
   forced_.clear();
   size_t next_forced = 0;
@@ -166,6 +168,9 @@ void Sequence::take(Choice choice) {
       if (forced_.empty()) return;
     }
     event.token = forced_[next_forced++];
+    if (*event.token < 0 || *event.token >= vocab)
+      return fail(internal_error(fmt::format(
+          "the guard forced the token id {}, which is outside the vocabulary of {}", *event.token, vocab)));
   }
 }
 

@@ -70,8 +70,9 @@ class Sequence {
   // True when the cache has caught up and a token is to be chosen from the last logits.
   bool chooses() const { return pending() == 0 && !finished(); }
   Result<Choice> choose(std::span<const float> logits, Sampler& sampler, std::span<uint32_t> mask_scratch);
-  // Appends a chosen token and whatever the guard forces after it, and ends the sequence where it must end.
-  void take(Choice choice);
+  // Appends a chosen token and whatever the guard forces after it, and ends the sequence where it must end. A
+  // guard that forces what is no token of the vocabulary ends it with an error.
+  void take(Choice choice, int32_t vocab);
 
   void finish(FinishReason reason);
   void fail(Status error);
