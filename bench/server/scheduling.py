@@ -132,7 +132,7 @@ def measure_prefix(h):
         print(f"32 requests with a common prefix of 1,000 tokens and 20 of their own: {computed:.0f} prompt tokens computed "
               f"(once: {1000 + 32 * 20}); first tokens after {min(late):.2f}-{max(late):.2f} s")
         streams = Streams(h, server)
-        running = [streams.start(ids(rng, 32), 120) for _ in range(8)]
+        running = [streams.start(common + ids(rng, 20), 120) for _ in range(8)]
         streams.finish()
         step = statistics.median(g for _, g in gaps(running, running[0]["times"][8], running[0]["times"][-8]))
         alone = []

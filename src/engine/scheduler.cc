@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kWorthWaiting = 16;
 
 // Of the time that prompts may add to a step: costs are an estimate.
-constexpr double kStallShare = 0.8;
+constexpr double kStallShare = 0.7;
 
 // Somebody waits for its next token.
 bool streams(const std::unique_ptr<Sequence>& sequence) {

@@ -49,7 +49,7 @@ void StepCost::observe(const StepShape& shape, int64_t ns) {
   if (shape.prompt_tokens == 0) return decode_.observe(decode, value);
   const double added = std::max(value - decode_.predict(decode), kLeastShare * value);
   prompt_.observe({double(shape.prompt_tokens), double(shape.prompt_reads)}, added);
-  most_prompt_tokens_ = std::max(most_prompt_tokens_, shape.prompt_tokens);
+  last_prompt_tokens_ = shape.prompt_tokens;
 }
 
 double StepCost::predict_ns(const StepShape& shape) const {
@@ -62,7 +62,7 @@ double StepCost::prompt_ns(int64_t position, int64_t tokens) const {
 }
 
 int32_t StepCost::tokens_within(double ns, int64_t position) const {
-  int32_t low = 0, high = std::max(kFirstTokens, 2 * most_prompt_tokens_);
+  int32_t low = 0, high = std::max(kFirstTokens, 2 * last_prompt_tokens_);
   while (low < high) {
     const int32_t middle = low + (high - low + 1) / 2;
     if (prompt_ns(position, middle) <= ns) {

@@ -44,13 +44,13 @@ class StepCost {
   // What rows of one prompt add to a step.
   double prompt_ns(int64_t position, int64_t tokens) const;
   // The most tokens of a prompt, the first at `position`, that add no more than `ns` to a step; at most twice
-  // what a step has had so far, since further out nothing is known.
+  // what the last step with a prompt had, or a few: further out prices may not hold.
   int32_t tokens_within(double ns, int64_t position) const;
 
  private:
   PriceFit<3> decode_;  // 1, rows, reads
   PriceFit<2> prompt_;  // tokens, reads
-  int32_t most_prompt_tokens_ = 0;
+  int32_t last_prompt_tokens_ = 0;
 };
 
 }  // namespace invar

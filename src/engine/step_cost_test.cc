@@ -76,7 +76,7 @@ TEST(StepCost, gives_as_many_tokens_as_fit_and_goes_no_further_than_it_knows) {
       const StepShape s{0, 0, tokens, positions_read(position, tokens)};
       cost.observe(s, int64_t(cost_of(s)));
     }
-  EXPECT_EQ(cost.tokens_within(1e12, 0), 600);
+  EXPECT_EQ(cost.tokens_within(1e12, 0), 600);  // twice the last step's
   for (const int64_t position : {0, 1000, 5000}) {
     const int32_t n = cost.tokens_within(50e6, position);
     EXPECT_LE(cost.prompt_ns(position, n), 50e6);
