@@ -1,5 +1,5 @@
 # Sourced by the end-to-end tests: a home of their own with the default model in its cache, checks, and their sum.
-# Expects `work`, a temporary folder, and `model`, the default model's path.
+# Expects `work`, a temporary folder, `model`, the default model's path, and `invar`, the program.
 
 export XDG_CACHE_HOME=$work/cache HOME=$work/home
 unset INVAR_ISA
@@ -21,6 +21,26 @@ run() {
 out_has() { check "$1: output lacks '$2'" grep -qF -- "$2" "$work/out"; }
 err_has() { check "$1: message lacks '$2'" grep -qF -- "$2" "$work/err"; }
 out_is() { check "$1: output is not '$2'" [ "$(cat "$work/out")" = "$2" ]; }
+
+# caught_while_packing VERB FLAGS...: starts the program on $model with an empty cache, stops it with an unfinished packed
+# file there, then ends it by SIGTERM. Sets `code`, its exit code, and `caught`, empty if ten attempts came too late; the
+# cache is $work/packing.
+caught_while_packing() {
+  local attempt
+  for attempt in 1 2 3 4 5 6 7 8 9 10; do
+    rm -rf "$work/packing" && mkdir -p "$work/packing"
+    XDG_CACHE_HOME=$work/packing "$invar" "$@" --model "$model" >"$work/out" 2>"$work/err" </dev/null &
+    pid=$!
+    while kill -0 $pid 2>/dev/null && ! compgen -G "$work/packing/invar/packed/*.tmp.*" >/dev/null; do :; done
+    kill -STOP $pid
+    caught=$(compgen -G "$work/packing/invar/packed/*.tmp.*")
+    kill -TERM $pid
+    kill -CONT $pid
+    wait $pid
+    code=$?
+    [ -z "$caught" ] || break
+  done
+}
 
 # The last lines, and the exit code of the test.
 summary() {

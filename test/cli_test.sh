@@ -141,19 +141,7 @@ check "Ctrl-C in logits: exit code $code" [ $code = 130 ]
 check "Ctrl-C in logits: a file is left" [ -z "$(ls "$work" | grep long.npy)" ]
 
 # SIGTERM while packing: stopped with the unfinished file in the cache, then ended.
-for attempt in 1 2 3 4 5 6 7 8 9 10; do
-  rm -rf "$work/packing" && mkdir -p "$work/packing"
-  XDG_CACHE_HOME=$work/packing "$invar" bench --model "$model" --reps 1 >"$work/out" 2>"$work/err" </dev/null &
-  pid=$!
-  while kill -0 $pid 2>/dev/null && ! compgen -G "$work/packing/invar/packed/*.tmp.*" >/dev/null; do :; done
-  kill -STOP $pid
-  caught=$(compgen -G "$work/packing/invar/packed/*.tmp.*")
-  kill -TERM $pid
-  kill -CONT $pid
-  wait $pid
-  code=$?
-  [ -z "$caught" ] || break
-done
+caught_while_packing bench --reps 1
 check "SIGTERM while packing: never caught in the act" [ -n "$caught" ]
 check "SIGTERM while packing: exit code $code" [ $code = 130 ]
 check "SIGTERM while packing: a file is left" [ -z "$(ls "$work/packing/invar/packed")" ]

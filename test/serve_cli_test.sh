@@ -200,19 +200,7 @@ check "the second signal: exit code $code" [ $code = 130 ]
 check "the banner tells of keys that are not there" bash -c '! grep -qE "[0-9] keys?" "$1"' _ "$work/slow.log"
 
 # ---- SIGTERM while the model is packed: stopped in the act, then ended. Nothing was accepted yet.
-for attempt in 1 2 3 4 5 6 7 8 9 10; do
-  rm -rf "$work/packing" && mkdir -p "$work/packing"
-  XDG_CACHE_HOME=$work/packing "$invar" serve --model "$model" --port 0 >"$work/out" 2>"$work/err" </dev/null &
-  pid=$!
-  while kill -0 $pid 2>/dev/null && ! compgen -G "$work/packing/invar/packed/*.tmp.*" >/dev/null; do :; done
-  kill -STOP $pid
-  caught=$(compgen -G "$work/packing/invar/packed/*.tmp.*")
-  kill -TERM $pid
-  kill -CONT $pid
-  wait $pid
-  code=$?
-  [ -z "$caught" ] || break
-done
+caught_while_packing serve --port 0
 check "SIGTERM while loading: never caught in the act" [ -n "$caught" ]
 check "SIGTERM while loading: exit code $code" [ $code = 0 ]
 err_has "SIGTERM while loading" "stopped before the model was loaded"
