@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "tensor/buffer.h"
 #include "tensor/float16.h"
+#include "time_runs.h"
 
 namespace invar {
 namespace {
@@ -45,22 +45,6 @@ std::vector<std::string> split(const std::string& text) {
 int usage(const char* what) {
   fmt::print(stderr, "bench_kernels: {}; see the head of bench/kernels.cc for the flags\n", what);
   return 2;
-}
-
-struct Timing {
-  double median, best;
-};
-template <class Run>
-Timing time_runs(int runs, const Run& run) {
-  std::vector<double> seconds;
-  run();
-  for (int i = 0; i < runs; ++i) {
-    const double start = now_s();
-    run();
-    seconds.push_back(now_s() - start);
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds[0]};
 }
 
 // GB/s of reading all of `memory` once, with all threads.

@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "sampling/mirostat.h"
 #include "sampling/sampler.h"
 #include "tensor/buffer.h"
 #include "tensor/float16.h"
+#include "time_runs.h"
 
 namespace invar {
 namespace {
@@ -29,19 +29,6 @@ constexpr int32_t kRows = 8;
 struct Options {
   int threads = 2, runs = 15, vocab = 151'936, hidden = 896;
 };
-
-template <class Run>
-double median_seconds(int runs, const Run& run) {
-  std::vector<double> seconds;
-  run();
-  for (int i = 0; i < runs; ++i) {
-    const double start = now_s();
-    run();
-    seconds.push_back(now_s() - start);
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
-}
 
 // The output layer over kRows rows, all threads. Two copies in turn, so that none stays in a cache.
 double output_layer_seconds(const Options& o, const KernelTable& set) {
@@ -68,12 +55,14 @@ double output_layer_seconds(const Options& o, const KernelTable& set) {
   const LinearOutput out{y.as<float>(), o.vocab, nullptr, false};
   const int64_t tiles = tile_count(o.vocab), step = 16;
   size_t copy = 0;
-  return median_seconds(o.runs, [&] {
-    w.data = memory.data() + (copy++ % 2) * stride;
-    pool.run((tiles + step - 1) / step, [&](int64_t claim, int) {
-      set.linear(w, claim * step, std::min(tiles, (claim + 1) * step), in, out);
-    });
-  });
+  return time_runs(o.runs,
+                   [&] {
+                     w.data = memory.data() + (copy++ % 2) * stride;
+                     pool.run((tiles + step - 1) / step, [&](int64_t claim, int) {
+                       set.linear(w, claim * step, std::min(tiles, (claim + 1) * step), in, out);
+                     });
+                   })
+      .median;
 }
 
 // A few likely tokens over a bell of unlikely ones some 20 below, as language models give them.
@@ -150,18 +139,18 @@ int run(int argc, char** argv) {
   int64_t checksum = 0;
   for (Setting& s : settings()) {
     int32_t position = 0;
-    const double seconds = median_seconds(o.runs, [&] {
-      for (const auto& row : rows) {
-        const auto choice = sampler.choose({.logits = row,
-                                            .params = s.params,
-                                            .counts = counts,
-                                            .mask = {},
-                                            .position = position++,
-                                            .history = history,
-                                            .mirostat_mu = mirostat_start(s.params)});
-        checksum += choice->token;
-      }
-    });
+    const double seconds = time_runs(o.runs, [&] {
+                             for (const auto& row : rows) {
+                               const auto choice = sampler.choose({.logits = row,
+                                                                   .params = s.params,
+                                                                   .counts = counts,
+                                                                   .mask = {},
+                                                                   .position = position++,
+                                                                   .history = history,
+                                                                   .mirostat_mu = mirostat_start(s.params)});
+                               checksum += choice->token;
+                             }
+                           }).median;
     fmt::print("{:<34} {:>10.1f} {:>12.3f} {:>15.1f}%\n", s.name, seconds * 1e6 / kRows, seconds * 1e3,
                100 * seconds / layer);
   }
