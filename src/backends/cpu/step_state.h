@@ -30,14 +30,16 @@ struct WorkerMemory {
   uint8_t* faults;    // [max_tokens]; own for each worker, merged at the end of the step
 };
 
-// Attention of consecutive rows of one sequence, for every KV head; in `splits` tasks per KV head where that
-// is > 0.
+// Attention of consecutive rows of one sequence, for every KV head: `tasks` of them, `splits` per KV head
+// where that is > 0, else one. Times are estimates.
 struct AttendJob {
   int32_t sequence;
   int32_t first_row;  // inside the sequence
   int32_t rows;
   int32_t splits;
-  int64_t first_task;
+  int64_t tasks;
+  int64_t task_ns;        // of each
+  int64_t first_ns;       // of all jobs before it
   int64_t first_partial;  // floats
 };
 
