@@ -219,7 +219,7 @@ refused "unknown flag" 2 "did you mean --threads?" "$invar" run --thread 2 hello
 refused "bad value" 2 "--temp hot" "$invar" run --temp hot hello
 refused "unknown set" 2 "--isa avx3" "$invar" run --isa avx3 hello
 INVAR_ISA=avx3 refused "unknown set in INVAR_ISA" 1 "INVAR_ISA" "$invar" run hello </dev/null
-refused "value out of range" 2 "--top-p 0" "$invar" run --top-p 0 hello
+refused "value out of range" 2 "--top-p 1.5" "$invar" run --top-p 1.5 hello
 refused "penalty out of range" 2 "--repeat-penalty 0" "$invar" run --repeat-penalty 0 hello
 refused "context out of range" 2 "--ctx 0" "$invar" run --ctx 0 hello
 refused "empty value" 2 "--model needs a value" "$invar" run --model= "$tiny" hello

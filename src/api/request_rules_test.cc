@@ -83,9 +83,9 @@ TEST(RequestRules, refuse_wrong_sampling_fields_by_name) {
       {"min_p", "2", "not within 0 and 1"},
       {"presence_penalty", "2.5", "not within -2 and 2"},
       {"frequency_penalty", "-2.5", "not within -2 and 2"},
-      {"repetition_penalty", "0", "above 0"},
+      {"repetition_penalty", "0", "0 is not within 0.01 and 10"},
       {"repetition_penalty", "11", "not within"},
-      {"repeat_penalty", "0", "above 0"},
+      {"repeat_penalty", "0", "0 is not within 0.01 and 10"},
       {"seed", "1.5", "integer"},
       {"seed", "\"7\"", "integer"},
       {"seed", "1e30", "integer of 64 bits"},
@@ -482,7 +482,7 @@ TEST(RequestRules, defaults_are_those_of_the_model_or_else_of_the_protocol) {
   fake.service.sampling_defaults.temperature = 0.5f;
   fake.service.sampling_defaults.top_k = 40;
   EXPECT_EQ(request_of(fake, kChat, chat("")).sampling.temperature, 0.5f);
-  EXPECT_EQ(request_of(fake, kChat, chat("\"top_k\":-1")).sampling.top_k, 0);
+  EXPECT_EQ(request_of(fake, kChat, chat("\"top_k\":-1")).sampling.top_k, -1) << "off, as 0 is";
 }
 
 TEST(RequestRules, edges_of_the_ranges) {
@@ -490,7 +490,7 @@ TEST(RequestRules, edges_of_the_ranges) {
   EXPECT_EQ(request_of(fake, kChat, chat("\"temperature\":2")).sampling.temperature, 2.0f);
   EXPECT_EQ(request_of(fake, kChat, chat("\"temperature\":1e-8")).sampling.temperature, 0.0f);
   const GenerateRequest& r = request_of(fake, kChat, chat("\"top_p\":0"));
-  EXPECT_GT(r.sampling.top_p, 0.0f);
+  EXPECT_EQ(r.sampling.top_p, 0.0f);
   EXPECT_TRUE(r.sampling.validate(263).ok());
   EXPECT_EQ(request_of(fake, kChat, chat("\"seed\":-1")).sampling.seed, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(request_of(fake, kChat, chat("\"seed\":18446744073709551615")).sampling.seed,

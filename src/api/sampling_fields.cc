@@ -15,46 +15,35 @@
 #include "base/hash.h"
 #include "base/quote.h"
 #include "engine/request.h"
+#include "sampling/numbers.h"
 
 namespace invar::api {
 namespace {
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
-void read_float(const Fields& fields, std::string_view key, double min, double max, float* out) {
+bool read_number(const Fields& fields, const char* key, const SamplingNumber& number,
+                 SamplingParams* params) {
   double x = 0;
-  if (fields.number(key, min, max, &x)) *out = float(x);
-}
-
-void read_temperature(const Fields& fields, SamplingParams* params) {
-  read_float(fields, "temperature", 0, 2, &params->temperature);
-  // Too small to divide by. Clients write it where they are not allowed to write 0.
-  if (params->temperature < kMinTemperature) params->temperature = 0;
-}
-
-void read_top_p(const Fields& fields, SamplingParams* params) {
-  double x = 0;
-  if (!fields.number("top_p", 0, 1, &x)) return;
-  // 0 keeps the most likely token, as any number below its probability does.
-  params->top_p = std::max(float(x), std::numeric_limits<float>::min());
-}
-
-void read_top_k(const Fields& fields, SamplingParams* params) {
-  int64_t k = 0;
-  if (fields.integer("top_k", -1, kMaxInt32, &k)) params->top_k = int32_t(std::max<int64_t>(k, 0));
-}
-
-void read_repetition_penalty(const Fields& fields, SamplingParams* params) {
-  float given[2] = {0, 0};
-  const char* const keys[2] = {"repetition_penalty", "repeat_penalty"};
-  for (int i = 0; i < 2; ++i) {
-    read_float(fields, keys[i], 0, 10, &given[i]);
-    if (!fields.has(keys[i])) continue;
-    if (given[i] < std::numeric_limits<float>::min()) fields.fail(keys[i], "must be above 0; 1 turns it off");
-    params->repetition_penalty = given[i];
+  int64_t n = 0;
+  if (number.whole()) {
+    if (!fields.integer(key, int64_t(number.min), int64_t(number.max), &n)) return false;
+    x = double(n);
+  } else if (!fields.number(key, number.min, number.max, &x)) {
+    return false;
   }
-  if (fields.has(keys[0]) && fields.has(keys[1]) && given[0] != given[1])
-    fields.fail(keys[1], "contradicts repetition_penalty; send one of the two");
+  number.set(x, params);
+  return true;
+}
+
+void read_numbers(const Fields& fields, SamplingParams* params) {
+  for (const SamplingNumber& number : sampling_numbers()) {
+    const bool named = read_number(fields, number.name, number, params);
+    const double first = number.get(*params);
+    if (number.alias == nullptr || !read_number(fields, number.alias, number, params)) continue;
+    if (named && number.get(*params) != first)
+      fields.fail(number.alias, fmt::format("contradicts {}; send one of the two", number.name));
+  }
 }
 
 void read_logit_bias(const Fields& fields, int32_t vocab, SamplingParams* params) {
@@ -187,13 +176,7 @@ GenerationFields read_generation_fields(const Fields& fields, const Service& ser
                                         int64_t min_max_tokens) {
   GenerationFields out;
   out.sampling = service.sampling_defaults;
-  read_temperature(fields, &out.sampling);
-  read_top_p(fields, &out.sampling);
-  read_top_k(fields, &out.sampling);
-  read_float(fields, "min_p", 0, 1, &out.sampling.min_p);
-  read_float(fields, "presence_penalty", -2, 2, &out.sampling.presence_penalty);
-  read_float(fields, "frequency_penalty", -2, 2, &out.sampling.frequency_penalty);
-  read_repetition_penalty(fields, &out.sampling);
+  read_numbers(fields, &out.sampling);
   read_chain_fields(fields, service, &out.sampling);
   read_logit_bias(fields, service.vocab, &out.sampling);
   read_seed(fields, &out);

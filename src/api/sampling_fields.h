@@ -1,6 +1,6 @@
 #pragma once
 // What every generating request of the OpenAI family says besides its prompt: how tokens are chosen, how
-// many, when to stop, how to send them. Ranges and limits: docs/api.md.
+// many, when to stop, how to send them. Ranges: sampling/numbers.h; limits: docs/api.md.
 
 #include <cstdint>
 #include <string>

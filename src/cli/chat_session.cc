@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <limits>
 
 #include "api/json_text.h"
 #include "base/quote.h"
+#include "sampling/numbers.h"
 
 namespace invar {
 namespace {
@@ -31,30 +33,10 @@ json::object generation_members(const GenerateRequest& settings, bool with_seed,
                                 const std::vector<std::string>& said, const std::vector<std::string>& links) {
   const SamplingParams& s = settings.sampling;
   json::object out{{"max_tokens", settings.max_tokens}};
-  const json::object all{{"temperature", s.temperature},
-                         {"top_k", s.top_k},
-                         {"top_p", s.top_p},
-                         {"min_p", s.min_p},
-                         {"typical_p", s.typical_p},
-                         {"top_n_sigma", s.top_n_sigma},
-                         {"xtc_probability", s.xtc_probability},
-                         {"xtc_threshold", s.xtc_threshold},
-                         {"dynatemp_range", s.dynatemp_range},
-                         {"dynatemp_exponent", s.dynatemp_exponent},
-                         {"presence_penalty", s.presence_penalty},
-                         {"frequency_penalty", s.frequency_penalty},
-                         {"repetition_penalty", s.repetition_penalty},
-                         {"repeat_last_n", s.penalty_last_n},
-                         {"dry_multiplier", s.dry_multiplier},
-                         {"dry_base", s.dry_base},
-                         {"dry_allowed_length", s.dry_allowed_length},
-                         {"dry_penalty_last_n", s.dry_penalty_last_n},
-                         {"mirostat", s.mirostat},
-                         {"mirostat_tau", s.mirostat_tau},
-                         {"mirostat_eta", s.mirostat_eta},
-                         {"min_tokens", s.min_tokens}};
-  for (const std::string& name : said)
-    out[name] = all.at(name);
+  for (const SamplingNumber& n : sampling_numbers()) {
+    if (std::find(said.begin(), said.end(), n.name) == said.end()) continue;
+    out[n.name] = n.whole() ? json::value(int64_t(n.get(s))) : json::value(n.get(s));
+  }
   if (!links.empty()) out["samplers"] = json::array(links.begin(), links.end());
   if (with_seed) out["seed"] = s.seed;
   if (settings.ignore_eos) out["ignore_eos"] = true;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -11,45 +11,10 @@
 #include "format/gguf.h"
 #include "format/hf_config.h"
 #include "sampling/chain.h"
+#include "sampling/numbers.h"
 
 namespace invar {
 namespace {
-
-constexpr double kMaxInt32 = std::numeric_limits<int32_t>::max();
-
-// The ranges are those of requests (docs/api.md). "": the format has no such key.
-struct NumberKey {
-  const char* name;
-  const char* gguf;
-  const char* hugging_face;
-  double min, max;
-  float SamplingParams::* value;
-};
-constexpr NumberKey kNumbers[] = {
-    {"temperature", "temp", "temperature", 0, 2, &SamplingParams::temperature},
-    {"top_p", "top_p", "top_p", 0, 1, &SamplingParams::top_p},
-    {"min_p", "min_p", "min_p", 0, 1, &SamplingParams::min_p},
-    {"typical_p", "", "typical_p", 0, 1, &SamplingParams::typical_p},
-    {"xtc_probability", "xtc_probability", "", 0, 1, &SamplingParams::xtc_probability},
-    {"xtc_threshold", "xtc_threshold", "", 0, 1, &SamplingParams::xtc_threshold},
-    {"repetition_penalty", "penalty_repeat", "repetition_penalty", 0.01, 10,
-     &SamplingParams::repetition_penalty},
-    {"mirostat_tau", "mirostat_tau", "", 0, 100, &SamplingParams::mirostat_tau},
-    {"mirostat_eta", "mirostat_eta", "", 0, 1, &SamplingParams::mirostat_eta},
-};
-
-struct IntegerKey {
-  const char* name;
-  const char* gguf;
-  const char* hugging_face;
-  double min, max;
-  int32_t SamplingParams::* value;
-};
-constexpr IntegerKey kIntegers[] = {
-    {"top_k", "top_k", "top_k", -1, kMaxInt32, &SamplingParams::top_k},
-    {"repeat_last_n", "penalty_last_n", "", -1, kMaxInt32, &SamplingParams::penalty_last_n},
-    {"mirostat", "mirostat", "", 0, 2, &SamplingParams::mirostat},
-};
 
 using Value = std::optional<double>;
 
@@ -57,17 +22,6 @@ class Reader {
  public:
   Reader(SamplingDefaults* out, std::string label) : out_(out), label_(std::move(label)) {}
 
-  // Nothing where the value is absent or was complained of.
-  Value checked(std::string_view key, const Result<Value>& read, double min, double max) {
-    if (!read.ok()) {
-      warn(read.status().message());
-    } else if (read->has_value() && !(**read >= min && **read <= max)) {
-      warn(fmt::format("{}{}: {} is not within {} and {}", label_, key, **read, min, max));
-    } else {
-      return *read;
-    }
-    return {};
-  }
   void took(std::string_view what) {
     out_->taken += fmt::format("{}{}", out_->taken.empty() ? "" : ", ", what);
   }
@@ -76,36 +30,29 @@ class Reader {
 
   // get: the value of a key of this format.
   template <class Get>
-  void read_all(const char* NumberKey::* number_key, const char* IntegerKey::* integer_key, const Get& get) {
-    SamplingParams& p = out_->params;
-    for (const NumberKey& k : kNumbers) {
-      const std::string_view key = k.*number_key;
-      if (key.empty()) continue;
-      const Value x = checked(key, get(key), k.min, k.max);
-      if (!x.has_value()) continue;
-      p.*k.value = float(*x);
-      took(fmt::format("{} {}", k.name, p.*k.value));
-    }
-    for (const IntegerKey& k : kIntegers) {
-      const std::string_view key = k.*integer_key;
-      if (key.empty()) continue;
-      const Value x = checked(key, get(key), k.min, k.max);
-      if (!x.has_value()) continue;
-      if (double(int32_t(*x)) != *x) {
-        warn(fmt::format("{}{}: {} is no whole number", label_, key, *x));
-        continue;
+  void read_numbers(const char* SamplingNumber::* key_of, const Get& get) {
+    for (const SamplingNumber& number : sampling_numbers()) {
+      const char* const key = number.*key_of;
+      if (key == nullptr) continue;
+      const Result<Value> x = get(key);
+      if (!x.ok()) {
+        warn(x.status().message());
+      } else if (x->has_value()) {
+        take(number, key, **x);
       }
-      p.*k.value = int32_t(*x);
-      took(fmt::format("{} {}", k.name, p.*k.value));
     }
-    // As in requests: 0 keeps one token, and a temperature too small to divide by takes the most likely one.
-    p.top_p = std::max(p.top_p, std::numeric_limits<float>::min());
-    p.typical_p = std::max(p.typical_p, std::numeric_limits<float>::min());
-    p.top_k = std::max(p.top_k, 0);
-    if (p.temperature < kMinTemperature) p.temperature = 0;
   }
 
  private:
+  void take(const SamplingNumber& number, const char* key, double x) {
+    if (!number.within(x))
+      return warn(fmt::format("{}{}: {} is not within {} and {}", label_, key, x, number.min, number.max));
+    if (number.whole() && x != std::trunc(x))
+      return warn(fmt::format("{}{}: {} is no whole number", label_, key, x));
+    number.set(x, &out_->params);
+    took(fmt::format("{} {}", number.name, number.text(out_->params)));
+  }
+
   SamplingDefaults* out_;
   std::string label_;
 };
@@ -122,13 +69,7 @@ void read_sequence(const GgufFile& file, Reader& reader, SamplingParams* params)
   const auto text = file.get_string(key);
   if (!text.ok()) return reader.warn(text.status().message());
   if (!text->has_value()) return;
-  std::vector<std::string_view> names;
-  for (size_t at = 0; at <= (*text)->size();) {
-    const size_t end = std::min((*text)->find(';', at), (*text)->size());
-    names.push_back((*text)->substr(at, end - at));
-    at = end + 1;
-  }
-  auto chain = chain_of(names);
+  auto chain = chain_of(split_links(**text));
   if (!chain.ok()) return reader.warn(chain.status().with_context(key).message());
   params->chain = std::move(*chain);
   reader.took("samplers " + printable_within(**text, 200));
@@ -141,9 +82,8 @@ SamplingDefaults sampling_defaults(const ModelSource& source, const SamplingPara
   out.params = base;
   if (const GgufFile* file = source.gguf()) {
     Reader reader(&out, "general.sampling.");
-    reader.read_all(&NumberKey::gguf, &IntegerKey::gguf, [&](std::string_view key) {
-      return gguf_number(*file, reader.label() + std::string(key));
-    });
+    reader.read_numbers(&SamplingNumber::gguf,
+                        [&](const char* key) { return gguf_number(*file, reader.label() + key); });
     read_sequence(*file, reader, &out.params);
     return out;
   }
@@ -159,8 +99,8 @@ SamplingDefaults sampling_defaults(const ModelSource& source, const SamplingPara
     reader.warn(config.status().message());
     return out;
   }
-  reader.read_all(&NumberKey::hugging_face, &IntegerKey::hugging_face,
-                  [&](std::string_view key) { return config->get_double(key); });
+  reader.read_numbers(&SamplingNumber::hugging_face,
+                      [&](const char* key) { return config->get_double(key); });
   return out;
 }
 

@@ -1,7 +1,10 @@
 #include "cli/sampling_flags.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "sampling/numbers.h"
 
 namespace invar {
 namespace {
@@ -168,12 +171,21 @@ std::string error_of(std::vector<std::string> args) {
   return r.ok() ? "no error" : r.status().message();
 }
 
-TEST(SamplingFlags, values_that_no_model_takes_name_the_flag) {
-  EXPECT_THAT(error_of({"--top-p", "0"}), HasSubstr("--top-p 0: must be above 0"));
-  EXPECT_THAT(error_of({"--top-p", "1e-60"}), HasSubstr("--top-p 0: must be above 0"));
-  EXPECT_THAT(error_of({"--repeat-penalty", "0"}), HasSubstr("--repeat-penalty 0: must be above 0"));
-  EXPECT_THAT(error_of({"--temp", "1e-9"}), HasSubstr("--temp 1e-09: must be 0"));
-  EXPECT_EQ(error_of({"--temp", "0", "--top-p", "1e-6"}), "no error");
+TEST(SamplingFlags, values_out_of_range_name_the_flag_and_the_range) {
+  for (const SamplingNumber& n : sampling_numbers()) {
+    const std::string names = n.flags, flag = names.substr(0, names.find(','));
+    for (const double bad : {n.min - 1, n.max + 1}) {
+      const std::string error = error_of({flag, fmt::format("{}", bad)});
+      EXPECT_THAT(error, HasSubstr(flag));
+      EXPECT_THAT(error, HasSubstr(fmt::format("{}", n.min)));
+      EXPECT_THAT(error, HasSubstr(fmt::format("{}", n.max)));
+    }
+  }
+}
+
+TEST(SamplingFlags, a_temperature_too_small_to_divide_by_is_0_as_in_requests) {
+  EXPECT_EQ(request_of({"--temp", "1e-9"})->sampling.temperature, 0.0f);
+  EXPECT_THAT(error_of({"--temp", "1e-9", "--dynatemp-range", "1"}), HasSubstr("--dynatemp-range"));
 }
 
 // What finish() lets through must also suit the sampler, whose messages name fields.
@@ -181,13 +193,15 @@ TEST(SamplingFlags, the_least_and_greatest_values_pass_the_sampler) {
   for (const std::vector<std::string>& args :
        std::vector<std::vector<std::string>>{{"--temp", "0"},
                                              {"--temp", "1e-6"},
-                                             {"--temp", "3e38"},
-                                             {"--top-p", "1e-30"},
+                                             {"--temp", "1e-60"},
+                                             {"--temp", "2"},
+                                             {"--top-p", "0"},
+                                             {"--top-k", "-1"},
                                              {"--top-p", "1"},
                                              {"--min-p", "0"},
                                              {"--min-p", "1"},
-                                             {"--repeat-penalty", "1e-30"},
-                                             {"--presence-penalty", "-3e38"},
+                                             {"--repeat-penalty", "0.01"},
+                                             {"--presence-penalty", "-2"},
                                              {"--logit-bias", "0:-3e38"},
                                              {"--logprobs", "0"}}) {
     const auto r = request_of(args);

@@ -18,6 +18,16 @@ void append_fixed(std::string_view name, std::vector<uint8_t>* chain) {
 
 }  // namespace
 
+std::vector<std::string_view> split_links(std::string_view text) {
+  std::vector<std::string_view> names;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(';', at), text.size());
+    names.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return names;
+}
+
 std::string link_names() {
   std::string names;
   std::string_view last;

@@ -18,6 +18,9 @@ namespace invar {
 // ones.
 Result<std::vector<uint8_t>> chain_of(std::span<const std::string_view> names);
 
+// The names in "A;B".
+std::vector<std::string_view> split_links(std::string_view text);
+
 // "penalties, dry, ...", in the default order.
 std::string link_names();
 

@@ -16,8 +16,8 @@ inline constexpr float kMinTemperature = 1e-6f;
 
 struct SamplingParams {
   float temperature = 1.0f;                           // 0 = the most likely token; else >= kMinTemperature
-  int32_t top_k = 0;                                  // 0 = off
-  float top_p = 1.0f;                                 // 1 = off
+  int32_t top_k = 0;                                  // up to 0 = off
+  float top_p = 1.0f;                                 // 1 = off; 0 = the most likely token
   float min_p = 0.0f;                                 // 0 = off
   float presence_penalty = 0.0f;                      // counts generated tokens
   float frequency_penalty = 0.0f;                     // counts generated tokens
@@ -28,7 +28,7 @@ struct SamplingParams {
   int32_t logprobs = -1;      // -1 = none; else that of the chosen token and of this many most likely ones
 
   float typical_p = 1.0f;        // 1 = off
-  float top_n_sigma = 0.0f;      // standard deviations; 0 = off
+  float top_n_sigma = 0.0f;      // standard deviations; up to 0 = off
   float xtc_probability = 0.0f;  // 0 = off
   float xtc_threshold = 0.1f;
   float dynatemp_range = 0.0f;  // around temperature; 0 = off
@@ -45,7 +45,7 @@ struct SamplingParams {
   int32_t min_tokens = 0;      // generated before a stop id may come
   std::vector<uint8_t> chain;  // order of the links (chain.h); empty = all in the default order
 
-  // Names the field that is out of range.
+  // Names what is out of range (numbers.h).
   Status validate(int32_t vocab) const;
 };
 
