@@ -7,6 +7,11 @@
 
 namespace invar {
 
+class Candidates;
+struct ProcessorInput;
+
+void mirostat_apply(const ProcessorInput& in, Candidates& candidates);
+
 double mirostat_start(const SamplingParams& params);
 // log_probability: natural, of the chosen token.
 double mirostat_next(const SamplingParams& params, double mu, double log_probability);

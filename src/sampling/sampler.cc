@@ -4,7 +4,8 @@
 #include <limits>
 
 #include "base/fp_environment.h"
-#include "sampling/processors.h"
+#include "sampling/mirostat.h"
+#include "sampling/processor.h"
 
 namespace invar {
 namespace {
@@ -77,7 +78,7 @@ void Sampler::run_chain(const SampleInput& in) {
                              in.history, in.position, in.mirostat_mu};
   const auto run = [&](const Processor& processor) {
     if (!processor.active(input) || (processor.filter && in.params.mirostat != 0)) return;
-    if (processor.apply == kMirostatProcessor.apply && candidates_.likeliest() >= 0)
+    if (processor.apply == mirostat_apply && candidates_.likeliest() >= 0)
       before_mirostat_ = candidates_.softmax();
     processor.apply(input, candidates_);
   };

@@ -1,5 +1,5 @@
 // Logit bias: adds to single tokens, in the order given; -infinity excludes.
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 #include "tensor/exact_math.h"
 
 namespace invar {

@@ -1,5 +1,5 @@
 // Frequency penalty: subtracts its multiple for every time a token was generated.
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 

@@ -1,5 +1,5 @@
 // Excludes what the guard does not allow.
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "sampling/most_probable.h"
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 #include "tensor/exact_math.h"
 
 namespace invar {

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 

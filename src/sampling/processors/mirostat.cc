@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 #include "tensor/exact_math.h"
 
 namespace invar {

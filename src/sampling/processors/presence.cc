@@ -1,5 +1,5 @@
 // Presence penalty: subtracts once from every token that was generated.
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 

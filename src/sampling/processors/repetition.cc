@@ -1,5 +1,5 @@
 // Repetition penalty (Keskar et al. 2019): tokens of prompt and answer inside the window, once each.
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 

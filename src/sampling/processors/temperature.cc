@@ -3,7 +3,7 @@
 // possible one, goes from 0 to 1 (to the power of an exponent).
 #include <algorithm>
 
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 #include "tensor/exact_math.h"
 
 namespace invar {

@@ -1,5 +1,5 @@
 // Top-k: the k highest stay, equal ones by the lowest id.
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 #include "tensor/exact_math.h"
 
 namespace invar {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "sampling/most_probable.h"
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 

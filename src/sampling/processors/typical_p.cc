@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "sampling/most_probable.h"
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 #include "tensor/exact_math.h"
 
 namespace invar {

@@ -5,7 +5,7 @@
 
 #include "sampling/most_probable.h"
 #include "sampling/noise.h"
-#include "sampling/processors.h"
+#include "sampling/processor.h"
 
 namespace invar {
 
