@@ -41,7 +41,15 @@ void read_dry_breakers(const Fields& fields, const Service& service, SamplingPar
     params->dry_breakers = service.breakers->get(*service.text->tokenizer, breakers);
 }
 
+// "samplers": names of links, or a string of their letters.
 void read_order(const Fields& fields, SamplingParams* params) {
+  const json::value* order = fields.find("samplers");
+  if (order == nullptr) return;
+  const auto take = [&](Result<std::vector<uint8_t>> chain) {
+    if (!chain.ok()) return fields.fail("samplers", chain.status().message());
+    params->chain = std::move(*chain);
+  };
+  if (order->is_string()) return take(chain_of_letters(view(order->get_string())));
   const json::array* list = fields.array("samplers");
   if (list == nullptr) return;
   const Path path = fields.at("samplers");
@@ -50,9 +58,7 @@ void read_order(const Fields& fields, SamplingParams* params) {
   std::vector<std::string_view> names;
   for (size_t i = 0; i < list->size(); ++i)
     if (!read_string((*list)[i], {&path, i}, fields.sink(), &names.emplace_back())) return;
-  auto chain = chain_of(names);
-  if (!chain.ok()) return fields.fail("samplers", chain.status().message());
-  params->chain = std::move(*chain);
+  take(chain_of(names));
 }
 
 }  // namespace

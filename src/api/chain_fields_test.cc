@@ -71,7 +71,7 @@ TEST(ChainFields, out_of_range_is_400_with_field_and_range) {
       {"repeat_last_n", "-2", "not within -1 and"},
       {"repeat_last_n", "99999999999", "not within -1 and"},
       {"min_tokens", "-1", "not within 0 and"},
-      {"samplers", "\"top_k\"", "must be an array"},
+      {"samplers", "5", "must be an array"},
   };
   for (const auto& c : cases)
     expect_refused(fmt::format("\"{}\":{}", c.field, c.value), c.field, c.part);
@@ -88,6 +88,21 @@ TEST(ChainFields, an_unknown_or_repeated_link_is_400_that_lists_the_known_ones) 
                  "\"top_q\" is unknown; there are " + link_names());
   expect_refused(R"("samplers":["top_k","dry","top_k"])", "samplers", "comes twice");
   expect_refused(R"("samplers":["top_k",5])", "samplers[1]", "must be a string");
+}
+
+TEST(ChainFields, a_string_of_letters_is_an_order_too) {
+  FakeService fake;
+  const std::string_view links[] = {"penalties", "dry",   "top_n_sigma", "top_k",      "typ_p",
+                                    "top_p",     "min_p", "xtc",         "temperature"};
+  EXPECT_EQ(params_of(fake, R"("samplers":"edskypmxt")").chain, *chain_of(links)) << "llama.cpp's own order";
+  EXPECT_EQ(params_of(fake, R"("samplers":"kt")").chain,
+            params_of(fake, R"("samplers":["top_k","temperature"])").chain);
+  EXPECT_EQ(params_of(fake, R"("samplers":"")").chain, params_of(fake, R"("samplers":[])").chain);
+  expect_refused(R"("samplers":"kit")", "samplers",
+                 "\"i\" is unknown; in a string each letter is a link: e (penalties), d (dry)");
+  expect_refused(R"("samplers":"ktk")", "samplers", "\"top_k\" comes twice");
+  expect_refused("\"samplers\":\"" + std::string(100'000, 'k') + "\"", "samplers", "\"top_k\" comes twice");
+  expect_refused(R"("samplers":"\u00e9")", "samplers", "is unknown");
 }
 
 TEST(ChainFields, lists_are_bounded) {

@@ -10,6 +10,17 @@
 namespace invar {
 namespace {
 
+// f(Processor): the first of each link, in the default order.
+template <class F>
+void for_each_link(F f) {
+  std::string_view last;
+  for (const Processor& p : processors()) {
+    if (p.link == nullptr || p.link == last) continue;
+    last = p.link;
+    f(p);
+  }
+}
+
 void append_fixed(std::string_view name, std::vector<uint8_t>* chain) {
   const auto all = processors();
   for (size_t i = 0; i < all.size(); ++i)
@@ -30,12 +41,7 @@ std::vector<std::string_view> split_links(std::string_view text) {
 
 std::string link_names() {
   std::string names;
-  std::string_view last;
-  for (const Processor& p : processors()) {
-    if (p.link == nullptr || p.link == last) continue;
-    last = p.link;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", p.link);
-  }
+  for_each_link([&](const Processor& p) { names += fmt::format("{}{}", names.empty() ? "" : ", ", p.link); });
   return names;
 }
 
@@ -63,6 +69,24 @@ Result<std::vector<uint8_t>> chain_of(std::span<const std::string_view> names) {
   if (!biased) append_fixed("bias", &chain);
   append_fixed("mirostat", &chain);
   return chain;
+}
+
+Result<std::vector<uint8_t>> chain_of_letters(std::string_view letters) {
+  std::vector<std::string_view> names;
+  for (const char& letter : letters) {
+    const size_t before = names.size();
+    for_each_link([&](const Processor& p) {
+      if (p.letter == letter) names.push_back(p.link);
+    });
+    if (names.size() > before) continue;
+    std::string known;
+    for_each_link([&](const Processor& p) {
+      known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", p.letter, p.link);
+    });
+    return invalid_argument(
+        fmt::format("{} is unknown; in a string each letter is a link: {}", quote({&letter, 1}), known));
+  }
+  return chain_of(names);
 }
 
 }  // namespace invar

@@ -18,6 +18,10 @@ namespace invar {
 // ones.
 Result<std::vector<uint8_t>> chain_of(std::span<const std::string_view> names);
 
+// The same for llama.cpp's short form, a letter per link: "edskypmxt". An unknown letter, or one that comes
+// twice, is refused with the known ones.
+Result<std::vector<uint8_t>> chain_of_letters(std::string_view letters);
+
 // The names in "A;B".
 std::vector<std::string_view> split_links(std::string_view text);
 

@@ -25,6 +25,7 @@ struct ProcessorInput {
 struct Processor {
   const char* name;
   const char* link;  // its name in a request's order; nullptr = has its place
+  char letter;       // of the link, as llama.cpp abbreviates it; 0 = has none
   bool filter;       // does not run where mirostat does
   bool (*active)(const ProcessorInput& in);
   void (*apply)(const ProcessorInput& in, Candidates& candidates);
