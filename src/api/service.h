@@ -45,6 +45,9 @@ struct Service {
   std::function<Result<std::vector<std::shared_ptr<Stream>>>(GenerateRequest request, int32_t choices)>
       submit;
 
+  // Engine::predicted_wait_s: of a request that comes now, by what runs and waits.
+  std::function<double()> predicted_wait_s = [] { return 0.0; };
+
   std::shared_ptr<PrefixLog> prefix_log;  // of /debug/prefix
 
   const Script* script = nullptr;  // borrowed; answers come from it (--scripted)

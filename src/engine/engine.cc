@@ -427,6 +427,11 @@ EngineStats Engine::stats() const {
           .requests = m.snapshot()};
 }
 
+double Engine::predicted_wait_s() const {
+  const int64_t ended = impl_->metrics.requests_ended();
+  return impl_->predicted_wait_s(impl_->counters.submitted - ended);
+}
+
 int32_t Engine::context() const {
   return impl_->context;
 }

@@ -105,8 +105,7 @@ void Connection::drop_exchange() {
 
 // When a place may be free: a few requests less wait then.
 int64_t Connection::retry_after_s() const {
-  const double wait_s = context_.stats ? context_.stats().predicted_wait_s : 0;
-  return std::clamp(int64_t(std::ceil(wait_s * kRetryShare)), int64_t{1}, kMaxRetryAfter);
+  return std::clamp(int64_t(std::ceil(context_.service.predicted_wait_s() * kRetryShare)), int64_t{1}, kMaxRetryAfter);
 }
 
 void Connection::answer(api::Response response) {

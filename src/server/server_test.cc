@@ -255,6 +255,23 @@ TEST(Server, a_large_body_without_a_key_is_not_read) {
   EXPECT_EQ(client.read_answer().status, 401);
 }
 
+TEST(Server, too_many_requests_says_when_a_place_may_be_free) {
+  TestServer server;
+  const auto retry_after = [&](const std::string& body = "") {
+    RawClient client(server.port());
+    client.send(post("/busy", body));
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 429);
+    return answer.field("retry-after");
+  };
+  EXPECT_EQ(retry_after(), "1") << "at least";
+  server.predicted_wait_s = 41;
+  EXPECT_EQ(retry_after(), "11") << "a quarter of the wait";
+  server.predicted_wait_s = 1e9;
+  EXPECT_EQ(retry_after(), "600") << "at most";
+  EXPECT_EQ(retry_after("7"), "7") << "what the protocol says counts more";
+}
+
 TEST(Server, pages_of_other_origins_get_nothing_by_default) {
   TestServer server;
   RawClient client(server.port());

@@ -1,6 +1,7 @@
 #pragma once
 // A protocol whose answers a test decides: POST /echo gives the body back, POST /stream and POST /wait make
-// an exchange that the test feeds through a Feed, POST /throw fails in the handler. No model, no JSON.
+// an exchange that the test feeds through a Feed, POST /busy is 429 (with the body as Retry-After, if there
+// is one), POST /throw fails in the handler. No model, no JSON.
 
 #include <atomic>
 #include <condition_variable>
@@ -149,6 +150,12 @@ inline constexpr api::Route kTestRoutes[] = {
      [](const api::Call& call) -> api::Outcome {
        return std::make_unique<TestExchange>(Feeds::instance().add(call), false);
      }},
+    {"POST", "/busy",
+     [](const api::Call& call) -> api::Outcome {
+       api::Response response{429, "busy", "text/plain"};
+       if (!call.request.body.empty()) response.headers = {{"Retry-After", call.request.body}};
+       return response;
+     }},
     {"POST", "/throw", [](const api::Call&) -> api::Outcome { throw std::runtime_error("on purpose"); }},
 };
 inline const api::Protocol kTestProtocol{"test", kTestRoutes, test_error};
@@ -179,6 +186,7 @@ class TestServer {
     options.port = 0;
     if (!options.access_sink) options.access_sink = [](std::string_view) {};
     service_.model_names = {"test-model"};
+    service_.predicted_wait_s = [this] { return predicted_wait_s.load(); };
     auto endpoint = Endpoint::open(options);
     CHECK(endpoint.ok());
     server_ = std::make_unique<Server>(std::move(*endpoint), service_, test_router, std::move(stats));
@@ -201,6 +209,8 @@ class TestServer {
   Server& operator*() { return *server_; }
   Server* operator->() { return server_.get(); }
   uint16_t port() const { return server_->port(); }
+
+  std::atomic<double> predicted_wait_s{0};
 
  private:
   api::Service service_;
