@@ -74,9 +74,9 @@ class Engine {
 
   void start();  // runs step() on a thread of its own until destruction, sleeping while idle
 
-  EngineStats stats() const;  // a snapshot, from any thread
+  EngineStats stats() const;        // a snapshot, from any thread
   double predicted_wait_s() const;  // of the snapshot, alone: cheap; from any thread
-  int32_t context() const;    // positions that one sequence can have
+  int32_t context() const;          // positions that one sequence can have
   // Called after every step on the engine thread with what ran; for tests and traces. Set before the first
   // step.
   void set_trace(std::function<void(const StepRecord&)> trace);

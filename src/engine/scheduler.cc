@@ -202,6 +202,7 @@ void Scheduler::add_forks(const Sequence& parent, std::vector<std::unique_ptr<Se
   int32_t choice = 0;
   for (std::unique_ptr<Sequence>& fork : forks) {
     fork->set_place(parent.rank().serial, ++choice);
+    touch(*fork);
     waiting_.add(std::move(fork));
   }
 }
@@ -216,12 +217,14 @@ void Scheduler::retire() {
       sequence->leave_pages();
     }
   };
+  for (const Sequence* sequence : touched_)
+    waiting_.settle(*sequence, settle);
+  touched_.clear();
   std::for_each(running_.begin(), running_.end(), settle);
   std::erase_if(running_, [&](const std::unique_ptr<Sequence>& sequence) {
     if (sequence->finished()) waiting_.stopped(sequence->tenant());
     return sequence->finished();
   });
-  waiting_.settle(settle);
 }
 
 }  // namespace invar

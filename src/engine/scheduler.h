@@ -46,25 +46,31 @@ class Scheduler {
   void ran(int64_t ns) { cost_.observe(plan_.shape, ns); }  // the plan, in so much time
   // Forks that split off: behind their parent, in their order.
   void add_forks(const Sequence& parent, std::vector<std::unique_ptr<Sequence>> forks);
-  // Destroys the finished ones; of those with forks the next one takes the place.
+  // Something happens to a waiting sequence, or to a fork of it.
+  void touch(Sequence& sequence) { touched_.push_back(&sequence); }
+  // Destroys the finished ones among those of for_each_touched(), which begins anew; of those with forks the
+  // next one takes the place.
   void retire();
 
   int32_t running() const { return int32_t(running_.size()); }
   int32_t waiting() const { return waiting_.size(); }
   std::span<const std::unique_ptr<Sequence>> running_sequences() const { return running_; }
   bool empty() const { return running_.empty() && waiting_.empty(); }
-  // Calls f(Sequence&) for every sequence, running, waiting or fork of another one. f must not add or remove
-  // any.
+  // f(Sequence&) for every one that runs or waits. f must not add or remove any.
   template <class F>
   void for_each(F f) const {
-    const auto with_forks = [&f](Sequence& sequence) {
-      f(sequence);
-      for (const auto& fork : sequence.forks())
-        f(*fork);
-    };
     for (const auto& sequence : running_)
-      with_forks(*sequence);
-    waiting_.for_each(with_forks);
+      f(*sequence);
+    waiting_.for_each(f);
+  }
+  // f(Sequence&) for those to which something can have happened since retire(), and their forks: the running
+  // ones and the touched ones. So a step costs nothing for each that just waits.
+  template <class F>
+  void for_each_touched(F f) const {
+    for (const auto& sequence : running_)
+      sequence->for_each_choice(f);
+    for (Sequence* sequence : touched_)
+      sequence->for_each_choice(f);
   }
 
  private:
@@ -86,6 +92,7 @@ class Scheduler {
   StepCost cost_;
   std::vector<std::unique_ptr<Sequence>> running_;  // by rank
   WaitingQueue waiting_;
+  std::vector<Sequence*> touched_;  // some of them may run
   uint64_t next_serial_ = 0;
   Plan plan_;
   int32_t tokens_left_ = 0, logits_left_ = 0;  // of the step being planned

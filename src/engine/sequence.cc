@@ -174,6 +174,16 @@ void Sequence::take(Choice choice, int32_t vocab) {
   }
 }
 
+bool Sequence::end_cancelled() {
+  bool any = false;
+  for_each_choice([&](Sequence& choice) {
+    if (!choice.stream_->cancelled()) return;
+    choice.finish(FinishReason::kCancelled);
+    any = true;
+  });
+  return any;
+}
+
 void Sequence::finish(FinishReason reason) {
   finish_ = reason;
   events_.push_back({.finish = reason});

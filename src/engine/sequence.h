@@ -58,7 +58,8 @@ class Sequence {
   void leave_pages();
 
   void cancel() { stream_->cancel(); }
-  bool cancelled() const { return stream_->cancelled() || stream_.use_count() == 1; }
+  // Ends what nobody wants any more, of itself and its forks. True if there was anything.
+  bool end_cancelled();
   bool finished() const { return finish_ != FinishReason::kNone; }
 
   // Logit rows that a row of the next `tokens` pending ones needs: its last ones.
@@ -81,6 +82,13 @@ class Sequence {
 
   void add_fork(std::unique_ptr<Sequence> fork) { forks_.push_back(std::move(fork)); }
   std::span<const std::unique_ptr<Sequence>> forks() const { return forks_; }
+  // f(Sequence&) for itself and its forks.
+  template <class F>
+  void for_each_choice(F f) {
+    f(*this);
+    for (const auto& fork : forks_)
+      f(*fork);
+  }
   std::vector<std::unique_ptr<Sequence>> release_forks() { return std::exchange(forks_, {}); }
   void drop_finished_forks();
   // The prompt is computed, as that of `parent`, whose pages it shares from now on.

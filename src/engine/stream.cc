@@ -5,6 +5,18 @@
 
 namespace invar {
 
+std::shared_ptr<Stream> Stream::handle_of(std::shared_ptr<Stream> stream) {
+  Stream* const raw = stream.get();
+  return {raw, [owner = std::move(stream)](Stream* s) { s->cancel(); }};
+}
+
+// An answer that has come to its end is nobody's news.
+void Stream::cancel() {
+  cancelled_.store(true, std::memory_order_release);
+  if (cancels_ != nullptr && !ended_.load(std::memory_order_relaxed))
+    cancels_->store(true, std::memory_order_release);
+}
+
 std::optional<TokenEvent> Stream::next_taken() {
   if (next_ < taken_.size()) return std::move(taken_[next_++]);
   taken_.clear();
@@ -32,6 +44,7 @@ std::optional<TokenEvent> Stream::try_next() {
 
 void Stream::push_all(std::vector<TokenEvent>& events) {
   if (events.empty()) return;
+  if (events.back().finish != FinishReason::kNone) ended_.store(true, std::memory_order_relaxed);
   {
     std::lock_guard lock(mutex_);
     if (events_.empty()) {
@@ -46,11 +59,9 @@ void Stream::push_all(std::vector<TokenEvent>& events) {
 }
 
 void Stream::push(TokenEvent event) {
-  {
-    std::lock_guard lock(mutex_);
-    events_.push_back(std::move(event));
-  }
-  ready_.notify_one();
+  std::vector<TokenEvent> events;
+  events.push_back(std::move(event));
+  push_all(events);
 }
 
 }  // namespace invar

@@ -1,13 +1,15 @@
 #pragma once
 // Stream: the tokens of one request on their way out. Single producer (engine thread), single consumer.
-// Dropping the consumer's handle, or cancel(), makes the engine free the request within one step. The two
+// cancel(), or dropping the consumer's handle, makes the engine free the request within one step. The two
 // sides hand each other the same two arrays, so that a stream in flow allocates nothing.
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -44,10 +46,17 @@ struct TokenEvent {
 
 class Stream {
  public:
+  Stream() = default;
+  // cancels: raised, after cancelled() is true, by every cancel() before the end.
+  explicit Stream(std::shared_ptr<std::atomic<bool>> cancels) : cancels_(std::move(cancels)) {}
+
+  // What the consumer holds: when its last copy goes, the request is cancelled.
+  static std::shared_ptr<Stream> handle_of(std::shared_ptr<Stream> stream);
+
   // Consumer: the next event; blocks until one is there. After an event with finish != kNone nothing follows.
   TokenEvent next();
   std::optional<TokenEvent> try_next();
-  void cancel() { cancelled_.store(true, std::memory_order_release); }
+  void cancel();
 
   // Producer (engine thread). Takes all events, in order; leaves an empty vector with room for later ones.
   void push_all(std::vector<TokenEvent>& events);
@@ -58,7 +67,9 @@ class Stream {
   // The next event that the consumer has taken over, if any is left.
   std::optional<TokenEvent> next_taken();
 
+  const std::shared_ptr<std::atomic<bool>> cancels_;  // may be null
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> ended_{false};  // the last event was pushed
   std::mutex mutex_;
   std::condition_variable ready_;
   std::vector<TokenEvent> events_;  // under the mutex

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "base/clock.h"
@@ -62,6 +63,39 @@ TEST(Stream, in_flow_it_hands_the_same_arrays_back_and_forth) {
     EXPECT_NE(std::find(arrays.begin(), arrays.begin() + 6, arrays[i]), arrays.begin() + 6);
 }
 
+struct Watched {
+  std::shared_ptr<std::atomic<bool>> cancels = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<Stream> stream = std::make_shared<Stream>(cancels);
+  std::shared_ptr<Stream> handle = Stream::handle_of(stream);
+};
+
+TEST(Stream, the_last_handle_that_goes_cancels) {
+  Watched w;
+  std::shared_ptr<Stream> another = w.handle;
+  w.handle = nullptr;
+  EXPECT_FALSE(w.stream->cancelled());
+  EXPECT_FALSE(*w.cancels);
+  another = nullptr;
+  EXPECT_TRUE(w.stream->cancelled());
+  EXPECT_TRUE(*w.cancels);
+}
+
+TEST(Stream, a_handle_outlives_the_engine_s_side) {
+  Watched w;
+  w.stream->push({.finish = FinishReason::kCancelled});
+  w.stream = nullptr;
+  EXPECT_EQ(w.handle->next().finish, FinishReason::kCancelled);
+}
+
+TEST(Stream, nobody_is_told_that_what_has_ended_is_cancelled) {
+  Watched w;
+  w.stream->push({.token = 1});
+  w.stream->push({.token = 2, .finish = FinishReason::kLength});
+  w.handle = nullptr;
+  EXPECT_TRUE(w.stream->cancelled());
+  EXPECT_FALSE(*w.cancels);
+}
+
 TEST(Notify, comes_once_per_step_that_had_events_when_they_are_there) {
   TestEngine t({.prefill_chunk = 10});
   int32_t calls = 0;
@@ -109,6 +143,35 @@ TEST(Notify, what_it_throws_cancels_its_own_request) {
   EXPECT_TRUE(collect(*good, &b));
   EXPECT_EQ(a.finish, FinishReason::kCancelled);
   EXPECT_EQ(b.tokens, expected.tokens);
+}
+
+// Those that wait are looked at only when somebody cancels.
+TEST(Engine, whoever_waits_or_has_not_arrived_can_go) {
+  TestEngine t({.max_batch = 1});
+  auto running = t.submit(greedy_request(5, 40));
+  auto waiting = t.submit(greedy_request(5, 40));
+  auto dropped = t.submit(greedy_request(5, 40));
+  auto choices = t.submit(greedy_request(5, 40), 3);
+  t.engine->step();
+  auto not_arrived = t.submit(greedy_request(5, 40));
+  waiting->cancel();
+  dropped = nullptr;
+  choices[1]->cancel();
+  not_arrived->cancel();
+  t.engine->step();
+  Answer answer;
+  for (Stream* stream : {waiting.get(), choices[1].get(), not_arrived.get()})
+    EXPECT_EQ(stream->try_next()->finish, FinishReason::kCancelled);
+  EXPECT_EQ(t.engine->stats().live, 3);
+  EXPECT_EQ(t.engine->stats().requests.cancelled, 4);
+  t.drain();
+  EXPECT_TRUE(collect(*running, &answer));
+  for (const int i : {0, 2}) {
+    Answer choice;
+    EXPECT_TRUE(collect(*choices[size_t(i)], &choice));
+    EXPECT_EQ(choice.finish, FinishReason::kLength);
+  }
+  EXPECT_EQ(t.engine->stats().live, 0);
 }
 
 TEST(Engine, requests_dropped_while_the_engine_runs_on_its_own_leave_nothing) {

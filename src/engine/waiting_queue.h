@@ -32,22 +32,19 @@ class WaitingQueue {
       for (const auto& [rank, sequence] : line)
         f(*sequence);
   }
-  // f(std::unique_ptr<Sequence>&) may replace a sequence by one of the same rank and tenant; the finished
-  // ones go then.
+  // Does nothing if the sequence does not wait here. f(std::unique_ptr<Sequence>&) may replace it by one of
+  // the same rank and tenant; it goes if it is finished then.
   template <class F>
-  void settle(F f) {
-    for (auto line = lines_.begin(); line != lines_.end();) {
-      for (auto it = line->second.begin(); it != line->second.end();) {
-        f(it->second);
-        if (it->second->finished()) {
-          it = line->second.erase(it);
-          --size_;
-        } else {
-          ++it;
-        }
-      }
-      line = line->second.empty() ? lines_.erase(line) : std::next(line);
-    }
+  void settle(const Sequence& sequence, F f) {
+    const auto line = lines_.find(sequence.tenant());
+    if (line == lines_.end()) return;
+    const auto at = line->second.find(sequence.rank());
+    if (at == line->second.end()) return;
+    f(at->second);
+    if (!at->second->finished()) return;
+    line->second.erase(at);
+    if (line->second.empty()) lines_.erase(line);
+    --size_;
   }
 
  private:
