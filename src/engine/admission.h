@@ -36,8 +36,4 @@ Result<PoolPlan> plan_pool(const Graph& graph, const KvCodec& codec, int32_t tra
 // trained_context: the bound that no flag can raise.
 Status check_request(const GenerateRequest& request, int32_t vocab, int32_t context, int32_t trained_context);
 
-// Bytes that can be had without swapping, bounded by the limits of the process's cgroups; cache of files that
-// nothing has touched lately counts as free. `root` stands before every path.
-uint64_t free_memory_bytes(const std::string& root = "");
-
 }  // namespace invar

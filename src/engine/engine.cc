@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/admission.h"
+#include "engine/free_memory.h"
 #include "engine/shared_state.h"
 #include "engine/step_loop.h"
 
