@@ -105,7 +105,8 @@ void Connection::drop_exchange() {
 
 // When a place may be free: a few requests less wait then.
 int64_t Connection::retry_after_s() const {
-  return std::clamp(int64_t(std::ceil(context_.service.predicted_wait_s() * kRetryShare)), int64_t{1}, kMaxRetryAfter);
+  return std::clamp(int64_t(std::ceil(context_.service.predicted_wait_s() * kRetryShare)), int64_t{1},
+                    kMaxRetryAfter);
 }
 
 void Connection::answer(api::Response response) {
