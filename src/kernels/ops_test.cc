@@ -8,6 +8,7 @@
 #include "base/fp_environment.h"
 #include "kernels/test_sets.h"
 #include "tensor/exact_math.h"
+#include "tensor/noise.h"
 
 namespace invar {
 namespace {
@@ -241,6 +242,73 @@ TEST_P(Ops, all_finite_sees_every_element) {
         EXPECT_FALSE(set().rows.all_finite(y.data(), n)) << n << " at " << at;
       }
     }
+  }
+}
+
+template <class Term>
+double lane_sum(const std::vector<float>& x, const Term& term) {
+  double lanes[16] = {};
+  for (size_t k = 0; k < x.size(); k++)
+    lanes[k % 16] = lanes[k % 16] + term(x[k]);
+  for (int width : {8, 4, 2, 1})
+    for (int l = 0; l < width; l++)
+      lanes[l] = lanes[l] + lanes[l + width];
+  return lanes[0];
+}
+
+TEST_P(Ops, sums_in_double_leave_minus_infinity_out) {
+  for (int64_t n : sizes()) {
+    auto x = normals(n, n, 20);
+    const float max = n % 2 ? 61.0f : 3.0e38f, weights = 7.25f;
+    for (int64_t i = 0; i < n; i += 5)
+      x[size_t(i)] = -kInf;
+    if (n > 40) x[33] = -3.0e38f, x[36] = max, x[37] = 0x1p-149f;
+    const double mean = 0.1;
+    const double sum = lane_sum(x, [](float v) { return v == -kInf ? 0 : double(v); });
+    const double squares =
+        lane_sum(x, [&](float v) { return v == -kInf ? 0 : (double(v) - mean) * (double(v) - mean); });
+    const double distances = lane_sum(x, [&](float v) {
+      const float d = v - max;
+      return d == -kInf ? 0 : double(exp_or_zero_f32(d) / weights) * double(d);
+    });
+    EXPECT_EQ(set().rows.sum(x.data(), n), sum) << n;
+    EXPECT_EQ(set().rows.square_sum(x.data(), n, mean), squares) << n;
+    EXPECT_EQ(set().rows.distance_sum(x.data(), n, max, weights), distances) << n;
+  }
+}
+
+// Nobody who can win is left out, and the list is as short as the bound of the noise allows.
+TEST_P(Ops, contenders_are_all_that_may_reach_the_best) {
+  constexpr int kN = 3001;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const NoiseKey key{seed * 0x123456789u, seed, seed % 3, NoiseDomain(seed % 2)};
+    auto x = normals(kN, seed, seed % 3 == 0 ? 0.1f : 5);
+    for (int i = 0; i < kN; i += 7)
+      x[size_t(i)] = -kInf;
+    if (seed % 5 == 0) x[500] = 0x1.fffffep127f, x[501] = -0x1.fffffep127f;
+    const int begin = int(seed % 4) * 16, end = kN - int(seed);
+    int reachable = 0;
+    for (const float best : {-40.0f, -3.0f, 0.0f, 2.5f, 9.0f, 16.0f, 30.0f, 3e38f}) {
+      std::vector<int32_t> ids(size_t(end - begin)), expected(ids.size());
+      ids.resize(size_t(set().rows.contenders(x.data(), begin, end, key, best, ids.data())));
+      expected.resize(
+          size_t(specification().rows.contenders(x.data(), begin, end, key, best, expected.data())));
+      ASSERT_EQ(ids, expected) << seed << " best " << best;
+      size_t next = 0;
+      int spare = 0;
+      for (int id = begin; id < end; ++id) {
+        const bool listed = next < ids.size() && ids[next] == id;
+        next += listed;
+        const bool wins = double(x[size_t(id)]) + gumbel_of(noise_bits(key, id)) >= double(best);
+        ASSERT_TRUE(listed || !wins) << seed << " best " << best << " id " << id;
+        ASSERT_FALSE(listed && x[size_t(id)] == -kInf) << id;
+        spare += listed && !wins;
+        reachable += wins;
+      }
+      ASSERT_EQ(next, ids.size());
+      if (best >= 9) ASSERT_LE(spare, 6 + int(ids.size()) / 2) << seed << " best " << best;
+    }
+    EXPECT_GT(reachable, 0) << seed;
   }
 }
 

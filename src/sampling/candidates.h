@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "sampling/block_highest.h"
 #include "tensor/row_kernels.h"
 
 namespace invar {
@@ -73,7 +74,9 @@ class Candidates {
   Softmax softmax();
   float probability(int32_t id, const Softmax& s) const;  // RN(E(x - max) / sum)
   // The mean of x - max: the sum of double(probability) * double(x - max) in lanes.
-  double mean_distance(const Softmax& s);
+  double mean_distance(const Softmax& s) const;
+  double sum() const;                    // of the logits
+  double square_sum(double mean) const;  // of (logit - mean)^2
 
   // The logits where excluded ones are kExcluded.
   std::span<const float> resolved();
@@ -82,15 +85,13 @@ class Candidates {
   std::vector<float> scratch;  // by id, where a link needs a number per token
 
  private:
-  static constexpr int32_t kBlock = 64;
-  void find_block_highest();
+  BlockHighest& blocks();
 
   const RowKernels& rows_;
   std::vector<float> x_;
   std::vector<int32_t> ids_;
   bool listed_ = false;
-  std::vector<float> block_highest_;  // of each 64 ids, when dense; empty = unknown
-  std::vector<float> block_order_;    // scratch of highest()
+  BlockHighest blocks_;  // of x_ when dense
 };
 
 }  // namespace invar

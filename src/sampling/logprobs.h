@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "sampling/block_highest.h"
 #include "tensor/row_kernels.h"
 
 namespace invar {
@@ -17,15 +18,20 @@ struct TokenLogprob {
 
 class RawLogprobs {
  public:
-  // logits [vocab], at least one, all finite.
+  // logits: [vocab], at least one, all finite; borrowed until the next call.
   void compute(std::span<const float> logits, const RowKernels& rows);
-  float of(int32_t token) const { return values_[token]; }
+  float of(int32_t token) const { return value(logits_[size_t(token)]); }
   // The most likely tokens, highest first, equal ones by id.
   void top(int32_t count, std::vector<TokenLogprob>* out);
 
  private:
-  std::vector<float> values_;   // [vocab]
-  std::vector<int32_t> order_;  // scratch of top()
+  float value(float logit) const { return float(double(logit - max_) - log_sum_); }
+
+  std::span<const float> logits_;
+  float max_ = 0;
+  double log_sum_ = 0;
+  BlockHighest blocks_;  // scratch of top()
+  std::vector<int32_t> ids_;
 };
 
 }  // namespace invar

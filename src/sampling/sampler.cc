@@ -1,7 +1,8 @@
 #include "sampling/sampler.h"
 
+#include <algorithm>
 #include <bit>
-#include <limits>
+#include <cmath>
 
 #include "base/fp_environment.h"
 #include "sampling/mirostat.h"
@@ -19,19 +20,19 @@ bool noise_below(uint64_t r, double needed) {
   return (52 - e) * 0.6931471805599453 + 1e-6 < needed;
 }
 
-// The best token so far, and which others can still beat it.
+// The best token so far. It starts with the most likely one: from then on few others can still win.
 class Race {
  public:
-  // The most likely token first: from then on few others can still win.
-  Race(std::span<const float> x, int32_t likeliest, const NoiseKey& key) : x_(x), best_(likeliest) {
-    const NoisePair noise = noise_pair(key, uint32_t(likeliest) >> 1);
-    top_ = double(x[size_t(likeliest)]);
-    best_value_ = top_ + gumbel_of(likeliest & 1 ? noise.odd : noise.even);
-  }
-  bool reachable(int32_t token) const { return best_value_ - double(x_[size_t(token)]) <= kGumbelMax; }
-  void consider(int32_t token, uint64_t r) {
-    const double logit = double(x_[size_t(token)]);
-    if (top_ - logit > kGumbelRange || noise_below(r, best_value_ - logit)) return;
+  Race(std::span<const float> x, int32_t likeliest, const NoiseKey& key)
+      : x_(x),
+        key_(key),
+        best_(likeliest),
+        best_value_(double(x[size_t(likeliest)]) + gumbel_of(noise_bits(key, likeliest))) {}
+  void consider(int32_t token) {
+    const double logit = double(x_[size_t(token)]), needed = best_value_ - logit;
+    if (needed > kGumbelMax) return;
+    const uint64_t r = noise_bits(key_, token);
+    if (noise_below(r, needed)) return;
     const double value = logit + gumbel_of(r);
     if (value > best_value_ || (value == best_value_ && token < best_)) {
       best_ = token;
@@ -39,24 +40,33 @@ class Race {
     }
   }
   int32_t best() const { return best_; }
+  // What a token must reach, or a little less.
+  float bound() const {
+    const float nearest = float(best_value_);
+    return double(nearest) <= best_value_ ? nearest : std::nextafter(nearest, kExcluded);
+  }
 
  private:
   std::span<const float> x_;
+  const NoiseKey& key_;
   int32_t best_;
-  double top_, best_value_;
+  double best_value_;
 };
 
 }  // namespace
 
-int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key) {
+int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key,
+                      const RowKernels& rows) {
+  constexpr int32_t kChunk = 4096;
+  int32_t ids[kChunk];
   Race race(x, likeliest, key);
   const int32_t n = int32_t(x.size());
-  for (int32_t token = 0; token < n; token += 2) {
-    const bool even = race.reachable(token), odd = token + 1 < n && race.reachable(token + 1);
-    if (!even && !odd) continue;
-    const NoisePair noise = noise_pair(key, uint32_t(token) >> 1);
-    if (even) race.consider(token, noise.even);
-    if (odd) race.consider(token + 1, noise.odd);
+  // Small chunks first: the more tokens were met, the fewer can still win.
+  for (int32_t begin = 0, chunk = 64; begin < n; begin += chunk, chunk = std::min(2 * chunk, kChunk)) {
+    const int32_t end = std::min(n, begin + chunk);
+    const int32_t count = rows.contenders(x.data(), begin, end, key, race.bound(), ids);
+    for (const int32_t token : std::span(ids, size_t(count)))
+      race.consider(token);
   }
   return race.best();
 }
@@ -64,11 +74,8 @@ int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKe
 int32_t gumbel_argmax(std::span<const float> x, std::span<const int32_t> ids, int32_t likeliest,
                       const NoiseKey& key) {
   Race race(x, likeliest, key);
-  for (const int32_t token : ids) {
-    if (!race.reachable(token)) continue;
-    const NoisePair noise = noise_pair(key, uint32_t(token) >> 1);
-    race.consider(token, token & 1 ? noise.odd : noise.even);
-  }
+  for (const int32_t token : ids)
+    race.consider(token);
   return race.best();
 }
 
@@ -117,7 +124,7 @@ Result<Choice> Sampler::choose(const SampleInput& in) {
     const NoiseKey key{in.params.seed, uint32_t(in.position), in.params.sample_index, NoiseDomain::kToken};
     const auto x = candidates_.values();
     choice.token = candidates_.listed() ? gumbel_argmax(x, candidates_.ids(), choice.token, key)
-                                        : gumbel_argmax(x, choice.token, key);
+                                        : gumbel_argmax(x, choice.token, key, rows_);
   }
   choice.mirostat_mu = next_mu(in, choice.token);
   if (in.params.logprobs >= 0) {

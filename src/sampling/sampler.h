@@ -11,9 +11,9 @@
 #include "sampling/candidates.h"
 #include "sampling/logprobs.h"
 #include "sampling/mirostat.h"
-#include "sampling/noise.h"
 #include "sampling/params.h"
 #include "sampling/token_counts.h"
+#include "tensor/noise.h"
 #include "tensor/row_kernels.h"
 
 namespace invar {
@@ -57,7 +57,8 @@ class Sampler {
 
 // The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. `likeliest`: the
 // argmax of x, which is finite there.
-int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key);
+int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key,
+                      const RowKernels& rows);
 // The same over some ids, ascending.
 int32_t gumbel_argmax(std::span<const float> x, std::span<const int32_t> ids, int32_t likeliest,
                       const NoiseKey& key);

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "tensor/noise.h"
+
 namespace invar {
 
 struct RowKernels {
@@ -14,6 +16,15 @@ struct RowKernels {
   // e[k] = E(x[k] - max); returns their sum. e may be x, or nullptr where only the sum is wanted.
   float (*exp_sum)(const float* x, int64_t n, float max, float* e);
   void (*softmax)(const float* x, int64_t n, float* p);  // E(x - max) / sum
+  // The tokens of [begin, end), begin a multiple of 16, that may reach `best` with their Gumbel noise,
+  // ascending; returns how many. Leaves none out, and names few that cannot. x: [vocab], -infinity never
+  // does. ids: room for end - begin.
+  int32_t (*contenders)(const float* x, int32_t begin, int32_t end, const NoiseKey& key, float best,
+                        int32_t* ids);
+  // Sums in double, -infinity left out: of x; of (x - mean)^2; of E(d) / sum * d with d = x - max.
+  double (*sum)(const float* x, int64_t n);
+  double (*square_sum)(const float* x, int64_t n, double mean);
+  double (*distance_sum)(const float* x, int64_t n, float max, float sum);
 };
 
 }  // namespace invar

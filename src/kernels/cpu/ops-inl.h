@@ -75,6 +75,39 @@ static float exp_sum(const float* x, int64_t n, float max, float* e) {
   return reduce_add(sums);
 }
 
+// Sums in double, lane by lane as in exp_sum; -infinity and missing lanes become +0 before they are terms.
+INVAR_INLINE Vf finite_or_zero(Vf x, int n) {
+  const Mask above = gt(x, set1(-__builtin_inff()));
+  return select(n == 16 ? above : both(above, first_n(n)), x, zero());
+}
+template <class Term>
+INVAR_INLINE double double_sum(const float* x, int64_t n, Term term) {
+  Vd sums = set1_d(0);
+  for_blocks(n, [&](int64_t i, int k)
+                    __attribute__((always_inline)) { sums = add(sums, term(load_up_to(x + i, k), k)); });
+  return reduce_add(sums);
+}
+static double sum(const float* x, int64_t n) {
+  return double_sum(
+      x, n, [](Vf v, int k) __attribute__((always_inline)) { return to_double(finite_or_zero(v, k)); });
+}
+static double square_sum(const float* x, int64_t n, double mean) {
+  const Vd m = set1_d(mean);
+  return double_sum(x, n, [m](Vf v, int k) __attribute__((always_inline)) {
+    const Mask above = gt(v, set1(-__builtin_inff()));
+    const Vf one = select(k == 16 ? above : both(above, first_n(k)), set1(1.0f), zero());
+    const Vd d = sub(to_double(finite_or_zero(v, k)), m);
+    return mul(mul(d, d), to_double(one));
+  });
+}
+static double distance_sum(const float* x, int64_t n, float max, float sum) {
+  const Vf m = set1(max), s = set1(sum);
+  return double_sum(x, n, [m, s](Vf v, int k) __attribute__((always_inline)) {
+    const Vf d = finite_or_zero(sub(v, m), k);
+    return mul(to_double(div(exp_or_zero(d), s)), to_double(d));
+  });
+}
+
 static void softmax(const float* x, int64_t n, float* p) {
   if (n == 0) return;
   const float lowest = -__builtin_inff();

@@ -7,27 +7,6 @@
 #include "tensor/exact_math.h"
 
 namespace invar {
-namespace {
-
-template <class Term>
-double lane_sum(Candidates& candidates, const Term& term) {
-  LaneSum<double> sum;
-  if (candidates.listed()) {
-    for (const int32_t id : candidates.ids())
-      sum.add(id, term(candidates[id]));
-    return sum.total();
-  }
-  const std::span<const float> x = candidates.logits();
-  const size_t whole = x.size() / 16 * 16;
-  for (size_t i = 0; i < whole; i += 16)
-    for (size_t l = 0; l < 16; ++l)
-      sum.lanes()[l] = sum.lanes()[l] + (x[i + l] == kExcluded ? 0.0 : term(x[i + l]));
-  for (size_t i = whole; i < x.size(); ++i)
-    if (x[i] != kExcluded) sum.add(int32_t(i), term(x[i]));
-  return sum.total();
-}
-
-}  // namespace
 
 bool top_n_sigma_active(const ProcessorInput& in) {
   return in.params.top_n_sigma > 0.0f && in.params.temperature != 0.0f;
@@ -37,11 +16,7 @@ void top_n_sigma_apply(const ProcessorInput& in, Candidates& candidates) {
   const int32_t best = candidates.likeliest();
   if (best < 0) return;
   const double count = double(candidates.count());
-  const double mean = lane_sum(candidates, [](float x) { return double(x); }) / count;
-  const double squares = lane_sum(candidates, [mean](float x) {
-    const double d = double(x) - mean;
-    return d * d;
-  });
+  const double mean = candidates.sum() / count, squares = candidates.square_sum(mean);
   // sqrt is an operation of IEEE, rounded once.
   const double bound = double(candidates[best]) - double(in.params.top_n_sigma) * std::sqrt(squares / count);
   const float near = float(bound);  // may lie above it, but not by this much

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "sampling/most_probable.h"
-#include "sampling/noise.h"
 #include "sampling/processor.h"
+#include "tensor/noise.h"
 
 namespace invar {
 

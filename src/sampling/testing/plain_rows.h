@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tensor/exact_math.h"
+#include "tensor/noise.h"
 #include "tensor/row_kernels.h"
 
 namespace invar {
@@ -42,6 +43,43 @@ inline void plain_softmax(const float* x, int64_t n, float* p) {
     p[k] = p[k] / sum;
 }
 
-inline constexpr RowKernels kPlainRows = {plain_all_finite, plain_argmax, plain_exp_sum, plain_softmax};
+inline int32_t plain_contenders(const float* x, int32_t begin, int32_t end, const NoiseKey& key, float best,
+                                int32_t* ids) {
+  int32_t count = 0;
+  for (int32_t id = begin; id < end; ++id)
+    if (double(x[id]) + gumbel_of(noise_bits(key, id)) >= double(best)) ids[count++] = id;
+  return count;
+}
+
+template <class Term>
+double plain_double_sum(const float* x, int64_t n, const Term& term) {
+  double lanes[16] = {};
+  for (int64_t k = 0; k < n; ++k)
+    lanes[k % 16] = lanes[k % 16] + term(x[k]);
+  for (const int width : {8, 4, 2, 1})
+    for (int l = 0; l < width; ++l)
+      lanes[l] = lanes[l] + lanes[l + width];
+  return lanes[0];
+}
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+inline double plain_sum(const float* x, int64_t n) {
+  return plain_double_sum(x, n, [](float v) { return v == kMinusInfinity ? 0.0 : double(v); });
+}
+inline double plain_square_sum(const float* x, int64_t n, double mean) {
+  return plain_double_sum(x, n, [mean](float v) {
+    const double d = double(v) - mean;
+    return v == kMinusInfinity ? 0.0 : d * d;
+  });
+}
+inline double plain_distance_sum(const float* x, int64_t n, float max, float sum) {
+  return plain_double_sum(x, n, [max, sum](float v) {
+    const float d = v - max;
+    return d == kMinusInfinity ? 0.0 : double(exp_or_zero_f32(d) / sum) * double(d);
+  });
+}
+
+inline constexpr RowKernels kPlainRows = {plain_all_finite, plain_argmax,      plain_exp_sum,
+                                          plain_softmax,    plain_contenders,  plain_sum,
+                                          plain_square_sum, plain_distance_sum};
 
 }  // namespace invar

@@ -17,6 +17,10 @@ struct Mask {
   __m256 a, b;
 };
 
+struct Vd {
+  __m256d v[4];  // lanes 0..3, 4..7, 8..11, 12..15
+};
+
 static constexpr int kVfRegisters = 8;
 
 INVAR_INLINE Vf set1(float x) {
@@ -65,6 +69,9 @@ INVAR_INLINE Mask ge_i(Vi x, Vi y) {
 }
 INVAR_INLINE bool any(Mask x) {
   return _mm256_movemask_ps(_mm256_or_ps(x.a, x.b)) != 0;
+}
+INVAR_INLINE uint32_t lane_bits(Mask x) {
+  return uint32_t(_mm256_movemask_ps(x.a)) | uint32_t(_mm256_movemask_ps(x.b)) << 8;
 }
 
 INVAR_INLINE Vf load(const float* p) {
@@ -140,6 +147,17 @@ INVAR_INLINE Vi shr(Vi x) {
   return {_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)};
 }
 
+INVAR_INLINE Vi mul_even(Vi x, Vi y) {
+  return {_mm256_mul_epu32(x.a, y.a), _mm256_mul_epu32(x.b, y.b)};
+}
+INVAR_INLINE Vi odd_to_even(Vi x) {
+  return {_mm256_srli_epi64(x.a, 32), _mm256_srli_epi64(x.b, 32)};
+}
+INVAR_INLINE Vi interleave_even(Vi even, Vi odd) {
+  return {_mm256_blend_epi32(even.a, _mm256_slli_epi64(odd.a, 32), 0xAA),
+          _mm256_blend_epi32(even.b, _mm256_slli_epi64(odd.b, 32), 0xAA)};
+}
+
 INVAR_INLINE Mask lt(Vf x, Vf y) {
   return {_mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ)};
 }
@@ -200,6 +218,32 @@ INVAR_INLINE void store_bf16(uint16_t* p, Vf x) {
   const Vi r = select(is_nan(x), or_i(shr<16>(u), set1_i(0x40)), rounded);
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(r.a, r.b), 0xD8);
   _mm256_storeu_si256((__m256i*)p, packed);
+}
+
+INVAR_INLINE Vd set1_d(double x) {
+  const __m256d v = _mm256_set1_pd(x);
+  return {{v, v, v, v}};
+}
+INVAR_INLINE Vd to_double(Vf x) {
+  return {{_mm256_cvtps_pd(_mm256_castps256_ps128(x.a)), _mm256_cvtps_pd(_mm256_extractf128_ps(x.a, 1)),
+           _mm256_cvtps_pd(_mm256_castps256_ps128(x.b)), _mm256_cvtps_pd(_mm256_extractf128_ps(x.b, 1))}};
+}
+INVAR_INLINE Vd add(Vd x, Vd y) {
+  return {{_mm256_add_pd(x.v[0], y.v[0]), _mm256_add_pd(x.v[1], y.v[1]), _mm256_add_pd(x.v[2], y.v[2]),
+           _mm256_add_pd(x.v[3], y.v[3])}};
+}
+INVAR_INLINE Vd sub(Vd x, Vd y) {
+  return {{_mm256_sub_pd(x.v[0], y.v[0]), _mm256_sub_pd(x.v[1], y.v[1]), _mm256_sub_pd(x.v[2], y.v[2]),
+           _mm256_sub_pd(x.v[3], y.v[3])}};
+}
+INVAR_INLINE Vd mul(Vd x, Vd y) {
+  return {{_mm256_mul_pd(x.v[0], y.v[0]), _mm256_mul_pd(x.v[1], y.v[1]), _mm256_mul_pd(x.v[2], y.v[2]),
+           _mm256_mul_pd(x.v[3], y.v[3])}};
+}
+INVAR_INLINE double reduce_add(Vd x) {
+  const __m256d s4 = _mm256_add_pd(_mm256_add_pd(x.v[0], x.v[2]), _mm256_add_pd(x.v[1], x.v[3]));
+  const __m128d s2 = _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
 }
 
 INVAR_INLINE float reduce_add(Vf x) {

@@ -22,6 +22,10 @@ struct Mask {
   __mmask16 v;
 };
 
+struct Vd {
+  __m512d a, b;  // lanes 0..7, 8..15
+};
+
 static constexpr int kVfRegisters = 32;
 
 INVAR_INLINE Vf set1(float x) {
@@ -67,6 +71,9 @@ INVAR_INLINE Mask ge_i(Vi x, Vi y) {
 }
 INVAR_INLINE bool any(Mask x) {
   return x.v != 0;
+}
+INVAR_INLINE uint32_t lane_bits(Mask x) {
+  return x.v;
 }
 
 INVAR_INLINE Vf load(const float* p) {
@@ -129,6 +136,16 @@ INVAR_INLINE Vi shl(Vi x) {
 template <int n>
 INVAR_INLINE Vi shr(Vi x) {
   return {_mm512_srli_epi32(x.v, n)};
+}
+
+INVAR_INLINE Vi mul_even(Vi x, Vi y) {
+  return {_mm512_mul_epu32(x.v, y.v)};
+}
+INVAR_INLINE Vi odd_to_even(Vi x) {
+  return {_mm512_srli_epi64(x.v, 32)};
+}
+INVAR_INLINE Vi interleave_even(Vi even, Vi odd) {
+  return {_mm512_mask_blend_epi32(0xAAAA, even.v, _mm512_slli_epi64(odd.v, 32))};
 }
 
 INVAR_INLINE Mask lt(Vf x, Vf y) {
@@ -204,6 +221,29 @@ INVAR_INLINE __m256 low_half(Vf x) {
 INVAR_INLINE __m256 high_half(Vf x) {
   return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x.v), 1));
 }
+INVAR_INLINE Vd set1_d(double x) {
+  return {_mm512_set1_pd(x), _mm512_set1_pd(x)};
+}
+INVAR_INLINE Vd to_double(Vf x) {
+  const __m256 high = _mm512_extractf32x8_ps(x.v, 1);
+  return {_mm512_cvtps_pd(_mm512_castps512_ps256(x.v)), _mm512_cvtps_pd(high)};
+}
+INVAR_INLINE Vd add(Vd x, Vd y) {
+  return {_mm512_add_pd(x.a, y.a), _mm512_add_pd(x.b, y.b)};
+}
+INVAR_INLINE Vd sub(Vd x, Vd y) {
+  return {_mm512_sub_pd(x.a, y.a), _mm512_sub_pd(x.b, y.b)};
+}
+INVAR_INLINE Vd mul(Vd x, Vd y) {
+  return {_mm512_mul_pd(x.a, y.a), _mm512_mul_pd(x.b, y.b)};
+}
+INVAR_INLINE double reduce_add(Vd x) {
+  const __m512d s8 = _mm512_add_pd(x.a, x.b);
+  const __m256d s4 = _mm256_add_pd(_mm512_castpd512_pd256(s8), _mm512_extractf64x4_pd(s8, 1));
+  const __m128d s2 = _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
+}
+
 INVAR_INLINE float reduce_add(Vf x) {
   const __m256 s8 = _mm256_add_ps(low_half(x), high_half(x));
   const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));

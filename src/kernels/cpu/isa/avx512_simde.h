@@ -12,6 +12,8 @@ union Parts {
   __m512i i;
   __m256 f8[2];
   __m256i i8[2];
+  __m512d d;
+  __m256d d4[2];
   float lane[16];
 };
 
@@ -21,6 +23,17 @@ INVAR_INLINE __m512 cvtepi32_ps(__m512i x) {
   for (int k = 0; k < 2; k++)
     p.f8[k] = _mm256_cvtepi32_ps(p.i8[k]);
   return p.f;
+}
+INVAR_INLINE __m512d cvtps_pd(__m256 x) {
+  Parts p;
+  p.d4[0] = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+  p.d4[1] = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+  return p.d;
+}
+INVAR_INLINE __m256 upper_half(__m512 x) {
+  Parts p;
+  p.f = x;
+  return p.f8[1];
 }
 INVAR_INLINE __m512 maskz_loadu_ps(unsigned mask, const void* from) {
   Parts p;
@@ -118,6 +131,9 @@ static __attribute__((noinline)) __m512i dpwssd(__m512i sum, __m512i a, __m512i 
 
 #undef _mm512_cvtps_ph
 #define _mm512_cvtepi32_ps(x) simde_rest::cvtepi32_ps(x)
+#define _mm512_cvtps_pd(x) simde_rest::cvtps_pd(x)
+#undef _mm512_extractf32x8_ps
+#define _mm512_extractf32x8_ps(x, k) simde_rest::upper_half(x)
 #define _mm512_maskz_loadu_ps(m, p) simde_rest::maskz_loadu_ps(m, p)
 #define _mm512_mask_storeu_ps(p, m, x) simde_rest::mask_storeu_ps(p, m, x)
 #define _mm512_cvtph_ps(h) simde_rest::cvtph_ps(h)

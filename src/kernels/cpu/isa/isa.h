@@ -11,8 +11,13 @@
 //   infinity add sub mul div sqrt fma(a, b, c) = a*b + c         each rounded once max(a, b) = a > b ? a : b
 //   so NaN in either gives b, and of two zeros b neg abs copysign(magnitude, sign)                   sign
 //   bits lt le gt ge is_nan, gt_i eq_i ge_i                  masks; comparisons with NaN are false
-//   first_n(n), both, either, negate, any, select(m, a, b) = m ? a : b
+//   first_n(n), both, either, negate, any, select(m, a, b) = m ? a : b; lane_bits: bit l = lane l
 //   add_i sub_i and_i or_i xor_i shl<n> shr<n> (logical)  as_int as_float (bits)  to_float (RN)
+//   mul_even(a, b)          64-bit products of the even lanes, low words in even lanes, high words in odd
+//   ones odd_to_even, interleave_even(a, b)                  odd lanes moved to the even ones, odd = 0; even
+//   lanes of
+//                                                       a, then of b: a0 b0 a2 b2 ...
+//   Vd: 16 x f64            set1_d, to_double (exact), add sub mul, reduce_add
 //   reduce_add, reduce_max, reduce_max_i                lane order tree s[l] += s[l+8], 4, 2, 1 (contract,
 //   section 1) kVfRegisters            how many Vf fit the register file: kernels size their blocks by it
 //

@@ -12,6 +12,7 @@ typedef double F64x16 __attribute__((vector_size(128)));
 typedef int32_t I32x16 __attribute__((vector_size(64)));
 typedef int64_t I64x16 __attribute__((vector_size(128)));
 typedef uint32_t U32x16 __attribute__((vector_size(64)));
+typedef uint64_t U64x8 __attribute__((vector_size(64)));
 typedef uint16_t U16x16 __attribute__((vector_size(32)));
 
 struct Vf {
@@ -23,6 +24,10 @@ struct Vi {
 struct Mask {
   I32x16 v;
 };  // -1 or 0
+
+struct Vd {
+  F64x16 v;
+};
 
 static constexpr int kVfRegisters = INVAR_HARDWARE_FMA ? 8 : 4;
 
@@ -125,6 +130,15 @@ INVAR_INLINE Vi or_i(Vi a, Vi b) {
 INVAR_INLINE Vi xor_i(Vi a, Vi b) {
   return {a.v ^ b.v};
 }
+INVAR_INLINE Vi mul_even(Vi a, Vi b) {
+  return {(I32x16)(((U64x8)a.v & 0xFFFFFFFFu) * ((U64x8)b.v & 0xFFFFFFFFu))};
+}
+INVAR_INLINE Vi odd_to_even(Vi a) {
+  return {(I32x16)((U64x8)a.v >> 32)};
+}
+INVAR_INLINE Vi interleave_even(Vi even, Vi odd) {
+  return {(I32x16)(((U64x8)even.v & 0xFFFFFFFFu) | (U64x8)odd.v << 32)};
+}
 template <int n>
 INVAR_INLINE Vi shl(Vi a) {
   return {(I32x16)((U32x16)a.v << n)};
@@ -175,6 +189,12 @@ INVAR_INLINE bool any(Mask a) {
   for (int l = 0; l < 16; l++)
     r |= a.v[l];
   return r != 0;
+}
+INVAR_INLINE uint32_t lane_bits(Mask a) {
+  uint32_t r = 0;
+  for (int l = 0; l < 16; l++)
+    r |= uint32_t(a.v[l] & 1) << l;
+  return r;
 }
 INVAR_INLINE Vi select(Mask m, Vi a, Vi b) {
   return {(m.v & a.v) | (~m.v & b.v)};
@@ -248,6 +268,28 @@ INVAR_INLINE void store_bf16(uint16_t* p, Vf x) {
   const Vi rounded = shr<16>(add_i(add_i(u, set1_i(0x7FFF)), and_i(shr<16>(u), set1_i(1))));
   const Vi quiet = or_i(shr<16>(u), set1_i(0x40));
   store_u16(p, select(is_nan(x), quiet, rounded));
+}
+
+INVAR_INLINE Vd set1_d(double x) {
+  return {F64x16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}};
+}
+INVAR_INLINE Vd to_double(Vf a) {
+  return {__builtin_convertvector(a.v, F64x16)};
+}
+INVAR_INLINE Vd add(Vd a, Vd b) {
+  return {a.v + b.v};
+}
+INVAR_INLINE Vd sub(Vd a, Vd b) {
+  return {a.v - b.v};
+}
+INVAR_INLINE Vd mul(Vd a, Vd b) {
+  return {a.v * b.v};
+}
+INVAR_INLINE double reduce_add(Vd a) {
+  for (int width = 8; width > 0; width /= 2)
+    for (int l = 0; l < width; l++)
+      a.v[l] = a.v[l] + a.v[l + width];
+  return a.v[0];
 }
 
 INVAR_INLINE float reduce_add(Vf a) {

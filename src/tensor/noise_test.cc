@@ -1,4 +1,4 @@
-#include "sampling/noise.h"
+#include "tensor/noise.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "sampling/philox.h"
 #include "tensor/exact_math.h"
+#include "tensor/philox.h"
 
 namespace invar {
 
@@ -27,6 +27,10 @@ constexpr NoisePair noise_pair(const NoiseKey& key, uint32_t pair) {
                                    {uint32_t(key.seed), uint32_t(key.seed >> 32)});
   return {uint64_t(b[1]) << 32 | b[0], uint64_t(b[3]) << 32 | b[2]};
 }
+constexpr uint64_t noise_bits(const NoiseKey& key, int32_t token) {
+  const NoisePair pair = noise_pair(key, uint32_t(token) >> 1);
+  return token & 1 ? pair.odd : pair.even;
+}
 
 // Uniform on the midpoints of 2^52 cells, strictly inside (0, 1).
 constexpr double uniform_of(uint64_t r) {
@@ -40,6 +44,5 @@ static inline double gumbel_of(uint64_t r) {
 }
 
 inline constexpr double kGumbelMax = 36.74;
-inline constexpr double kGumbelRange = 40.36;  // a token this far below another one can never win
 
 }  // namespace invar
