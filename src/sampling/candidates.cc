@@ -9,28 +9,40 @@ namespace invar {
 void Candidates::reset(std::span<const float> logits) {
   x_.assign(logits.begin(), logits.end());
   listed_ = false;
+  changed();
+}
+
+void Candidates::changed() {
   blocks_.forget();
+  likeliest_.reset();
+  softmax_.reset();
 }
 
 std::span<float> Candidates::values() {
-  blocks_.forget();
+  changed();
   return x_;
 }
 
 void Candidates::exclude(int32_t id) {
   x_[size_t(id)] = kExcluded;
-  if (listed_) {
-    const auto at = std::lower_bound(ids_.begin(), ids_.end(), id);
-    if (at != ids_.end() && *at == id) ids_.erase(at);
-  } else {
-    blocks_.forget();
-  }
+  changed();
+  if (!listed_) return;
+  const auto at = std::lower_bound(ids_.begin(), ids_.end(), id);
+  if (at != ids_.end() && *at == id) ids_.erase(at);
+}
+
+void Candidates::divide(float divisor) {
+  changed();
+  if (!listed_) return rows_.divide(x_.data(), int64_t(x_.size()), divisor);
+  for (const int32_t id : ids_)
+    x_[size_t(id)] = bounded(x_[size_t(id)] / divisor);
 }
 
 void Candidates::keep(std::vector<int32_t>& ids) {
   std::sort(ids.begin(), ids.end());
   ids_.swap(ids);
   listed_ = true;
+  changed();
 }
 
 int32_t Candidates::count() const {
@@ -39,6 +51,11 @@ int32_t Candidates::count() const {
 }
 
 int32_t Candidates::likeliest() {
+  if (!likeliest_) likeliest_ = find_likeliest();
+  return *likeliest_;
+}
+
+int32_t Candidates::find_likeliest() const {
   if (!listed_) {
     const auto best = int32_t(rows_.argmax(x_.data(), int64_t(x_.size())));
     return x_.empty() || x_[size_t(best)] == kExcluded ? -1 : best;
@@ -71,17 +88,20 @@ void Candidates::highest(int32_t k, std::vector<int32_t>* out) {
   out->resize(size_t(k));
 }
 
-Softmax Candidates::softmax() {
-  Softmax s{x_[size_t(likeliest())], 0};
-  if (!listed_) {
-    s.sum = rows_.exp_sum(x_.data(), int64_t(x_.size()), s.max, nullptr);
-    return s;
+const Softmax& Candidates::softmax() {
+  if (!softmax_) {
+    const float max = x_[size_t(likeliest())];
+    softmax_ = {max, weight_sum(max)};
   }
+  return *softmax_;
+}
+
+float Candidates::weight_sum(float max) const {
+  if (!listed_) return rows_.exp_sum(x_.data(), int64_t(x_.size()), max, nullptr);
   LaneSum<float> sum;
   for (const int32_t id : ids_)
-    sum.add(id, exp_or_zero_f32(x_[size_t(id)] - s.max));
-  s.sum = sum.total();
-  return s;
+    sum.add(id, exp_or_zero_f32(x_[size_t(id)] - max));
+  return sum.total();
 }
 
 float Candidates::probability(int32_t id, const Softmax& s) const {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -56,6 +57,7 @@ class Candidates {
   // To change: [vocab]. An excluded value stays excluded; those of ids that are not listed mean nothing.
   std::span<float> values();
   void exclude(int32_t id);
+  void divide(float divisor);  // every logit; what leaves the range of fp32 is bounded
   std::span<const float> logits() const { return x_; }  // [vocab]; when dense
 
   bool listed() const { return listed_; }
@@ -71,7 +73,7 @@ class Candidates {
   void highest(int32_t k, std::vector<int32_t>* out);
 
   // There must be a candidate.
-  Softmax softmax();
+  const Softmax& softmax();
   float probability(int32_t id, const Softmax& s) const;  // RN(E(x - max) / sum)
   // The mean of x - max: the sum of double(probability) * double(x - max) in lanes.
   double mean_distance(const Softmax& s) const;
@@ -86,12 +88,18 @@ class Candidates {
 
  private:
   BlockHighest& blocks();
+  int32_t find_likeliest() const;
+  float weight_sum(float max) const;
+  void changed();
 
   const RowKernels& rows_;
   std::vector<float> x_;
   std::vector<int32_t> ids_;
   bool listed_ = false;
-  BlockHighest blocks_;  // of x_ when dense
+  // Of the candidates as they are; unknown after a change.
+  BlockHighest blocks_;  // when dense
+  std::optional<int32_t> likeliest_;
+  std::optional<Softmax> softmax_;
 };
 
 }  // namespace invar

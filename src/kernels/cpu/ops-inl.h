@@ -75,6 +75,14 @@ static float exp_sum(const float* x, int64_t n, float max, float* e) {
   return reduce_add(sums);
 }
 
+static void divide(float* x, int64_t n, float divisor) {
+  const Vf d = set1(divisor);
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    const Vf v = load_up_to(x + i, k), q = clamp(div(v, d), -0x1.fffffep127f, 0x1.fffffep127f);
+    store_up_to(x + i, select(not_finite(v), v, q), k);
+  });
+}
+
 // Sums in double, lane by lane as in exp_sum; -infinity and missing lanes become +0 before they are terms.
 INVAR_INLINE Vf finite_or_zero(Vf x, int n) {
   const Mask above = gt(x, set1(-__builtin_inff()));

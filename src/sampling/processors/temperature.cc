@@ -31,15 +31,7 @@ bool temperature_active(const ProcessorInput& in) {
 
 void temperature_apply(const ProcessorInput& in, Candidates& candidates) {
   if (candidates.likeliest() < 0) return;
-  const float temperature = divisor(in.params, candidates);
-  const std::span<float> values = candidates.values();
-  if (candidates.listed()) {
-    for (const int32_t id : candidates.ids())
-      values[size_t(id)] = bounded(values[size_t(id)] / temperature);
-    return;
-  }
-  for (float& x : values)
-    x = x == kExcluded ? kExcluded : bounded(x / temperature);
+  candidates.divide(divisor(in.params, candidates));
 }
 
 }  // namespace invar

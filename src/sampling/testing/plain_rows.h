@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "tensor/exact_math.h"
 #include "tensor/noise.h"
@@ -51,6 +52,12 @@ inline int32_t plain_contenders(const float* x, int32_t begin, int32_t end, cons
   return count;
 }
 
+inline void plain_divide(float* x, int64_t n, float divisor) {
+  constexpr float kMax = std::numeric_limits<float>::max();
+  for (float& v : std::span(x, size_t(n)))
+    if (plain_all_finite(&v, 1)) v = std::clamp(v / divisor, -kMax, kMax);
+}
+
 template <class Term>
 double plain_double_sum(const float* x, int64_t n, const Term& term) {
   double lanes[16] = {};
@@ -78,8 +85,8 @@ inline double plain_distance_sum(const float* x, int64_t n, float max, float sum
   });
 }
 
-inline constexpr RowKernels kPlainRows = {plain_all_finite, plain_argmax,      plain_exp_sum,
-                                          plain_softmax,    plain_contenders,  plain_sum,
-                                          plain_square_sum, plain_distance_sum};
+inline constexpr RowKernels kPlainRows = {plain_all_finite, plain_argmax,     plain_exp_sum,
+                                          plain_softmax,    plain_contenders, plain_divide,
+                                          plain_sum,        plain_square_sum, plain_distance_sum};
 
 }  // namespace invar
