@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "graph/weight_set.h"
@@ -53,6 +54,13 @@ class Backend {
   virtual std::string name() const = 0;  // "cpu/avx2, 2 threads"
   virtual bool supports(const KvCodec& codec) const = 0;
   virtual const RowKernels& row_kernels() const = 0;  // what the sampler reads logits with
+  // fn(task, thread) for every task in [0, tasks), thread in [0, threads()), side by side where there are
+  // several threads. Engine thread, between runs. fn does not throw.
+  virtual int threads() const { return 1; }
+  virtual void run_tasks(int64_t tasks, FunctionRef<void(int64_t task, int thread)> fn) {
+    for (int64_t task = 0; task < tasks; ++task)
+      fn(task, 0);
+  }
   // graph and weights must outlive the executable.
   virtual Result<std::unique_ptr<Executable>> compile(const Graph& graph, const WeightSet& weights,
                                                       const ExecutableLimits& limits) = 0;

@@ -121,15 +121,20 @@ void Sequence::end_without_answer() {
   if (request_.max_tokens == 0 && chooses()) finish(FinishReason::kLength);
 }
 
-Result<Choice> Sequence::choose(std::span<const float> logits, Sampler& sampler,
-                                std::span<uint32_t> mask_scratch) {
-  const bool masked = request_.guard != nullptr && request_.guard->mask(mask_scratch);
-  SampleInput in{logits, request_.sampling, counts_,
-                 masked ? std::span<const uint32_t>(mask_scratch) : std::span<const uint32_t>(), length()};
+std::vector<uint32_t> Sequence::mask(size_t words) const {
+  std::vector<uint32_t> mask;
+  if (request_.guard == nullptr) return mask;
+  mask.resize(words);
+  if (!request_.guard->mask(mask)) mask.clear();
+  return mask;
+}
+
+SampleInput Sequence::sample_input(std::span<const float> logits, std::span<const uint32_t> mask) const {
+  SampleInput in{logits, request_.sampling, counts_, mask, length()};
   in.history = tokens_;
   in.mirostat_mu = mirostat_mu_;
   if (generated() < request_.sampling.min_tokens && !request_.ignore_eos) in.not_yet = request_.stop_ids;
-  return sampler.choose(in);
+  return in;
 }
 
 bool Sequence::stops_at(int32_t token) const {

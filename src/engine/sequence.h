@@ -70,7 +70,10 @@ class Sequence {
   void commit(int32_t tokens, std::span<const float> logits, PromptScorer& scorer);
   // True when the cache has caught up and a token is to be chosen from the last logits.
   bool chooses() const { return pending() == 0 && !finished(); }
-  Result<Choice> choose(std::span<const float> logits, Sampler& sampler, std::span<uint32_t> mask_scratch);
+  // What the guard allows, a bit per token id in `words` words; empty where that is everything.
+  std::vector<uint32_t> mask(size_t words) const;
+  // What the choice depends on; borrows from the sequence.
+  SampleInput sample_input(std::span<const float> logits, std::span<const uint32_t> mask) const;
   // Appends a chosen token and whatever the guard forces after it, and ends the sequence where it must end. A
   // guard that forces what is no token of the vocabulary ends it with an error.
   void take(Choice choice, int32_t vocab);

@@ -26,7 +26,7 @@ struct StepRecord {
   int32_t running = 0, waiting = 0;  // sequences, when the step was planned
   int64_t pages_used = 0, pages_idle = 0;  // when it had run
   double predicted_ns = 0;                 // what total_ns was expected to be
-  int64_t forward_ns = 0;
+  int64_t forward_ns = 0, sample_ns = 0;
   int64_t total_ns = 0;
   bool mixed() const { return decode_rows > 0 && prompt_rows > 0; }
 };

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/guarded.h"
 
 namespace invar {
 namespace {
@@ -15,22 +14,6 @@ namespace {
 SchedulerLimits limits_of(const EngineOptions& o) {
   return {o.max_step_tokens, o.prefill_chunk, o.max_batch, o.max_logit_rows,
           int64_t{o.max_stall_ms} * 1'000'000};
-}
-
-// Runs f; what it throws becomes a status. Where the engine meets the exceptions of others: of the backend,
-// of observers and of guards.
-template <class F>
-Status guarded(const char* what, F f) {
-  try {
-    f();
-    return {};
-  } catch (const std::bad_alloc&) {
-    return resource_exhausted(fmt::format("out of memory in {}; lower --memory or --max-batch", what));
-  } catch (const std::exception& error) {
-    return internal_error(fmt::format("{} failed: {}", what, error.what()));
-  } catch (...) {
-    return internal_error(fmt::format("{} failed with an unknown exception", what));
-  }
 }
 
 // Made before the step runs: a commit moves what counts as computed.
@@ -62,9 +45,8 @@ StepLoop::StepLoop(const EngineParts& parts, SharedState& shared)
       clock_(parts.clock()),
       prefixes_(parts.pool.get(), parts.placements, parts.options.prefix_cache_bytes),
       scheduler_(limits_of(parts.options), &prefixes_, parts.placements),
-      sampler_(parts.backend->row_kernels()),
-      scorer_(parts.backend->row_kernels()),
-      mask_words_((size_t(parts.model.graph->vocab) + 31) / 32) {}
+      sampler_(parts.backend.get(), parts.model.graph->vocab),
+      scorer_(parts.backend->row_kernels()) {}
 
 bool StepLoop::step() {
   const int64_t start_ns = clock_.now_ns();
@@ -87,6 +69,7 @@ bool StepLoop::step() {
       plan.rows[i].sequence->fail(outputs.status());
     }
   }
+  sample(&record);
   record.total_ns = clock_.now_ns() - start_ns;
   if (outputs.ok()) scheduler_.ran(record.total_ns);
   count(record);
@@ -154,22 +137,23 @@ void StepLoop::commit_row(size_t index, const StepOutputs& outputs) {
   if (sequence.pending() > 0) return;
   for (const auto& fork : sequence.forks()) {
     fork->split_from(sequence);
-    choose(*fork, logits);
+    sampler_.add(*fork, logits.last(vocab));
   }
   scheduler_.add_forks(sequence, sequence.release_forks());
-  choose(sequence, logits);
+  sampler_.add(sequence, logits.last(vocab));
 }
 
-// The next token of a sequence that is to choose one, from the last row of the logits.
-void StepLoop::choose(Sequence& sequence, std::span<const float> logits) {
-  if (!sequence.chooses()) return;
-  const int32_t vocab = parts_.model.graph->vocab;
-  const Status chosen = guarded("the request's sampling or guard", [&] {
-    Result<Choice> choice = sequence.choose(logits.last(size_t(vocab)), sampler_, mask_words_);
-    if (!choice.ok()) return sequence.fail(choice.status());
-    sequence.take(std::move(*choice), vocab);
+// The next token of every sequence that is to choose one.
+void StepLoop::sample(StepRecord* record) {
+  const int64_t before = clock_.now_ns();
+  sampler_.choose([this](Sequence& sequence, Result<Choice> choice) {
+    const Status taken = choice.ok()
+                             ? guarded("the request's guard",
+                                       [&] { sequence.take(std::move(*choice), parts_.model.graph->vocab); })
+                             : choice.status();
+    if (!taken.ok()) sequence.fail(taken);
   });
-  if (!chosen.ok()) sequence.fail(chosen);
+  record->sample_ns = clock_.now_ns() - before;
 }
 
 void StepLoop::count(StepRecord& record) {

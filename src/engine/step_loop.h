@@ -14,9 +14,9 @@
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 #include "engine/shared_state.h"
+#include "engine/step_sampler.h"
 #include "kv/page_pool.h"
 #include "kv/prefix_cache.h"
-#include "sampling/sampler.h"
 
 namespace invar {
 
@@ -49,7 +49,7 @@ class StepLoop {
   std::unique_ptr<Sequence> sequence_of(Arrival::Choice& choice, int64_t submitted_ns);
   Result<StepOutputs> forward(const Plan& plan, StepRecord* record);
   void commit_row(size_t row, const StepOutputs& outputs);
-  void choose(Sequence& sequence, std::span<const float> logits);
+  void sample(StepRecord* record);
   void count(StepRecord& record);
   void publish();
 
@@ -58,10 +58,9 @@ class StepLoop {
   const Clock& clock_;
   PrefixCache prefixes_;
   Scheduler scheduler_;
-  Sampler sampler_;
+  StepSampler sampler_;
   PromptScorer scorer_;
   Batch batch_;
-  std::vector<uint32_t> mask_words_;  // a bit per token id
 };
 
 }  // namespace invar

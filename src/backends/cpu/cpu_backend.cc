@@ -25,6 +25,10 @@ class CpuBackend final : public Backend {
   }
 
   const RowKernels& row_kernels() const override { return kernels_.rows; }
+  int threads() const override { return pool_.threads(); }
+  void run_tasks(int64_t tasks, FunctionRef<void(int64_t task, int thread)> fn) override {
+    pool_.run(tasks, fn);
+  }
 
   Result<std::unique_ptr<Executable>> compile(const Graph& graph, const WeightSet& weights,
                                               const ExecutableLimits& limits) override {
