@@ -7,7 +7,7 @@
 namespace invar {
 
 void Candidates::reset(std::span<const float> logits) {
-  x_.assign(logits.begin(), logits.end());
+  x_ = logits;
   listed_ = false;
   changed();
 }
@@ -20,22 +20,34 @@ void Candidates::changed() {
 
 std::span<float> Candidates::values() {
   changed();
-  return x_;
+  if (x_.data() != own_.data()) {
+    own_.assign(x_.begin(), x_.end());
+    x_ = own_;
+  }
+  return own_;
 }
 
 void Candidates::exclude(int32_t id) {
-  x_[size_t(id)] = kExcluded;
+  if (!listed_) {
+    values()[size_t(id)] = kExcluded;
+    return;
+  }
   changed();
-  if (!listed_) return;
   const auto at = std::lower_bound(ids_.begin(), ids_.end(), id);
   if (at != ids_.end() && *at == id) ids_.erase(at);
 }
 
 void Candidates::divide(float divisor) {
+  if (listed_) {
+    const std::span<float> x = values();
+    for (const int32_t id : ids_)
+      x[size_t(id)] = bounded(x[size_t(id)] / divisor);
+    return;
+  }
   changed();
-  if (!listed_) return rows_.divide(x_.data(), int64_t(x_.size()), divisor);
-  for (const int32_t id : ids_)
-    x_[size_t(id)] = bounded(x_[size_t(id)] / divisor);
+  own_.resize(x_.size());
+  rows_.divide(x_.data(), int64_t(x_.size()), divisor, own_.data());
+  x_ = own_;
 }
 
 void Candidates::keep(std::vector<int32_t>& ids) {
@@ -47,7 +59,10 @@ void Candidates::keep(std::vector<int32_t>& ids) {
 
 int32_t Candidates::count() const {
   if (listed_) return int32_t(ids_.size());
-  return int32_t(std::count_if(x_.begin(), x_.end(), [](float x) { return x != kExcluded; }));
+  int32_t count = 0;  // of 32 bits, for the vectorizer
+  for (const float x : x_)
+    count += x != kExcluded;
+  return count;
 }
 
 int32_t Candidates::likeliest() {
@@ -137,16 +152,16 @@ double Candidates::square_sum(double mean) const {
 }
 
 std::span<const float> Candidates::resolved() {
-  if (listed_) {
-    size_t next = 0;
-    for (size_t i = 0; i < x_.size(); ++i) {
-      if (next < ids_.size() && size_t(ids_[next]) == i)
-        ++next;
-      else
-        x_[i] = kExcluded;
-    }
+  if (!listed_) return x_;
+  const std::span<float> x = values();
+  size_t next = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (next < ids_.size() && size_t(ids_[next]) == i)
+      ++next;
+    else
+      x[i] = kExcluded;
   }
-  return x_;
+  return x;
 }
 
 }  // namespace invar

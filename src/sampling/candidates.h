@@ -50,7 +50,7 @@ class Candidates {
  public:
   explicit Candidates(const RowKernels& rows) : rows_(rows) {}  // borrowed
 
-  void reset(std::span<const float> logits);  // all are candidates
+  void reset(std::span<const float> logits);  // all are candidates; borrowed until the next reset
 
   int32_t vocab() const { return int32_t(x_.size()); }
   float operator[](int32_t id) const { return x_[size_t(id)]; }
@@ -58,7 +58,9 @@ class Candidates {
   std::span<float> values();
   void exclude(int32_t id);
   void divide(float divisor);  // every logit; what leaves the range of fp32 is bounded
-  std::span<const float> logits() const { return x_; }  // [vocab]; when dense
+  std::span<const float> logits() const {
+    return x_;
+  }  // [vocab]; those of ids that are not listed mean nothing
 
   bool listed() const { return listed_; }
   std::span<const int32_t> ids() const { return ids_; }  // ascending; when listed
@@ -93,7 +95,8 @@ class Candidates {
   void changed();
 
   const RowKernels& rows_;
-  std::vector<float> x_;
+  std::span<const float> x_;  // the logits so far: the caller's, or own_ once something changed them
+  std::vector<float> own_;
   std::vector<int32_t> ids_;
   bool listed_ = false;
   // Of the candidates as they are; unknown after a change.

@@ -122,7 +122,7 @@ Result<Choice> Sampler::choose(const SampleInput& in) {
         "no token is allowed: the guard's mask and logit_bias exclude the whole vocabulary");
   if (in.params.temperature != 0.0f) {
     const NoiseKey key{in.params.seed, uint32_t(in.position), in.params.sample_index, NoiseDomain::kToken};
-    const auto x = candidates_.values();
+    const auto x = candidates_.logits();
     choice.token = candidates_.listed() ? gumbel_argmax(x, candidates_.ids(), choice.token, key)
                                         : gumbel_argmax(x, choice.token, key, rows_);
   }

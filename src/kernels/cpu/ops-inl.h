@@ -75,11 +75,11 @@ static float exp_sum(const float* x, int64_t n, float max, float* e) {
   return reduce_add(sums);
 }
 
-static void divide(float* x, int64_t n, float divisor) {
+static void divide(const float* x, int64_t n, float divisor, float* y) {
   const Vf d = set1(divisor);
   for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
     const Vf v = load_up_to(x + i, k), q = clamp(div(v, d), -0x1.fffffep127f, 0x1.fffffep127f);
-    store_up_to(x + i, select(not_finite(v), v, q), k);
+    store_up_to(y + i, select(not_finite(v), v, q), k);
   });
 }
 

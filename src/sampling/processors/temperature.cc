@@ -30,7 +30,6 @@ bool temperature_active(const ProcessorInput& in) {
 }
 
 void temperature_apply(const ProcessorInput& in, Candidates& candidates) {
-  if (candidates.likeliest() < 0) return;
   candidates.divide(divisor(in.params, candidates));
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 
 #include "tensor/exact_math.h"
 #include "tensor/noise.h"
@@ -52,10 +51,10 @@ inline int32_t plain_contenders(const float* x, int32_t begin, int32_t end, cons
   return count;
 }
 
-inline void plain_divide(float* x, int64_t n, float divisor) {
+inline void plain_divide(const float* x, int64_t n, float divisor, float* y) {
   constexpr float kMax = std::numeric_limits<float>::max();
-  for (float& v : std::span(x, size_t(n)))
-    if (plain_all_finite(&v, 1)) v = std::clamp(v / divisor, -kMax, kMax);
+  for (int64_t k = 0; k < n; ++k)
+    y[k] = plain_all_finite(x + k, 1) ? std::clamp(x[k] / divisor, -kMax, kMax) : x[k];
 }
 
 template <class Term>
