@@ -23,6 +23,7 @@ struct SequenceRows {
   int32_t rows;
   int32_t first_position;      // absolute position of the first of them
   std::span<const KvView> kv;  // one per KV group
+  bool long_rope = false;      // Graph::rotates_long of its prompt
 };
 
 struct StepInputs {

@@ -33,12 +33,16 @@ WeightId declare(Graph& graph, Weight weight) {
 
 }  // namespace
 
-WeightId GraphBuilder::matrix(std::string name, int64_t rows, int64_t cols, int rotary_heads) {
-  return declare(graph_, {std::move(name), Weight::Kind::kMatrix, rows, cols, rotary_heads});
+WeightId GraphBuilder::matrix(std::string name, int64_t rows, int64_t cols, int rotary_heads,
+                              FusedPart part) {
+  return declare(graph_, {std::move(name), Weight::Kind::kMatrix, rows, cols, rotary_heads,
+                          std::move(part.tensor), part.first_row, part.rows});
 }
 
-WeightId GraphBuilder::vector(std::string name, int64_t size, int rotary_heads) {
-  return declare(graph_, {std::move(name), Weight::Kind::kVector, size, 1, rotary_heads});
+WeightId GraphBuilder::vector(std::string name, int64_t size, int rotary_heads, bool add_one) {
+  Weight weight{std::move(name), Weight::Kind::kVector, size, 1, rotary_heads};
+  weight.add_one = add_one;
+  return declare(graph_, std::move(weight));
 }
 
 int GraphBuilder::rope(Rope rope) {
@@ -69,6 +73,12 @@ ValueId GraphBuilder::rms_norm(const std::string& site, ValueId x, WeightId weig
   return append(Op::kRmsNorm, site, {x}, value.width, value.rows, NormAttr{eps, head_dim}, weight);
 }
 
+ValueId GraphBuilder::layer_norm(const std::string& site, ValueId x, WeightId weight, WeightId bias,
+                                 float eps) {
+  const Value value = at(graph_.values, x);
+  return append(Op::kLayerNorm, site, {x}, value.width, value.rows, NormAttr{eps, 0}, weight, bias);
+}
+
 ValueId GraphBuilder::linear(const std::string& site, ValueId x, WeightId weight, WeightId bias) {
   return append(Op::kLinear, site, {x}, width_of(at(graph_.weights, weight).rows), at(graph_.values, x).rows,
                 {}, weight, bias);
@@ -93,6 +103,28 @@ ValueId GraphBuilder::add(const std::string& site, ValueId x, ValueId y) {
 ValueId GraphBuilder::gated_silu(const std::string& site, ValueId gate, ValueId up) {
   const Value value = at(graph_.values, gate);
   return append(Op::kGatedSilu, site, {gate, up}, value.width, value.rows, {});
+}
+
+ValueId GraphBuilder::gated_gelu(const std::string& site, ValueId gate, ValueId up) {
+  const Value value = at(graph_.values, gate);
+  return append(Op::kGatedGelu, site, {gate, up}, value.width, value.rows, {});
+}
+
+ValueId GraphBuilder::map(Op op, const std::string& site, ValueId x, Attr attr) {
+  const Value value = at(graph_.values, x);
+  return append(op, site, {x}, value.width, value.rows, attr);
+}
+
+ValueId GraphBuilder::gelu(const std::string& site, ValueId x) {
+  return map(Op::kGelu, site, x, {});
+}
+
+ValueId GraphBuilder::scale(const std::string& site, ValueId x, float factor) {
+  return map(Op::kScale, site, x, FactorAttr{factor});
+}
+
+ValueId GraphBuilder::softcap(const std::string& site, ValueId x, float cap) {
+  return map(Op::kSoftcap, site, x, FactorAttr{cap});
 }
 
 ValueId GraphBuilder::select_logit_rows(const std::string& site, ValueId x) {

@@ -8,25 +8,38 @@
 
 namespace invar {
 
+// A part of a matrix that a file stores as one: rows from first_row on of `rows`.
+struct FusedPart {
+  std::string tensor;
+  int64_t first_row = 0, rows = 0;
+};
+
 class GraphBuilder {
  public:
-  WeightId matrix(std::string name, int64_t rows, int64_t cols, int rotary_heads = 0);
-  WeightId vector(std::string name, int64_t size, int rotary_heads = 0);
+  WeightId matrix(std::string name, int64_t rows, int64_t cols, int rotary_heads = 0, FusedPart part = {});
+  // add_one: the file stores the elements less one.
+  WeightId vector(std::string name, int64_t size, int rotary_heads = 0, bool add_one = false);
   int rope(Rope rope);
   int kv_group(KvGroup group);  // returns its number; layers are counted by attend()
 
   ValueId embed(const std::string& site, WeightId table);
   ValueId rms_norm(const std::string& site, ValueId x, WeightId weight, float eps, int head_dim = 0);
+  ValueId layer_norm(const std::string& site, ValueId x, WeightId weight, WeightId bias, float eps);
   ValueId linear(const std::string& site, ValueId x, WeightId weight, WeightId bias = kNone);
   ValueId rotate(const std::string& site, ValueId x, int rope, int heads, int head_dim);
   ValueId attend(const std::string& site, ValueId q, ValueId k, ValueId v, AttendAttr attr);
   ValueId add(const std::string& site, ValueId x, ValueId y);
   ValueId gated_silu(const std::string& site, ValueId gate, ValueId up);
+  ValueId gated_gelu(const std::string& site, ValueId gate, ValueId up);
+  ValueId gelu(const std::string& site, ValueId x);
+  ValueId scale(const std::string& site, ValueId x, float factor);
+  ValueId softcap(const std::string& site, ValueId x, float cap);
   ValueId select_logit_rows(const std::string& site, ValueId x);
 
   Result<Graph> finish(ValueId logits, int32_t vocab) &&;  // validates
 
  private:
+  ValueId map(Op op, const std::string& site, ValueId x, Attr attr);
   ValueId append(Op op, const std::string& site, std::vector<ValueId> in, int32_t width, Rows rows, Attr attr,
                  WeightId weight = kNone, WeightId bias = kNone);
   Graph graph_;

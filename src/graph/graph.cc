@@ -8,6 +8,8 @@ const char* op_name(Op op) {
       return "embed";
     case Op::kRmsNorm:
       return "rms_norm";
+    case Op::kLayerNorm:
+      return "layer_norm";
     case Op::kLinear:
       return "linear";
     case Op::kRope:
@@ -18,10 +20,24 @@ const char* op_name(Op op) {
       return "add";
     case Op::kGatedSilu:
       return "gated_silu";
+    case Op::kGatedGelu:
+      return "gated_gelu";
+    case Op::kGelu:
+      return "gelu";
+    case Op::kScale:
+      return "scale";
+    case Op::kSoftcap:
+      return "softcap";
     case Op::kSelectRows:
       return "select_rows";
   }
   return "?";
+}
+
+bool Graph::rotates_long(int64_t prompt_tokens) const {
+  for (const Rope& rope : ropes)
+    if (!rope.long_inv_freq.empty() && prompt_tokens > rope.short_context) return true;
+  return false;
 }
 
 }  // namespace invar

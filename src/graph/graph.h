@@ -17,13 +17,18 @@ using WeightId = int32_t;
 inline constexpr int32_t kNone = -1;
 
 enum class Op : uint8_t {
-  kEmbed,    // tokens[T] -> [T, hidden]; weight: [vocab, hidden]
-  kRmsNorm,  // per row, or per head of head_dim where NormAttr says so; weight: vector
-  kLinear,   // x -> x W^T (+ bias); weight: [out, in]
-  kRope,     // rotates every head of x by its row's position
-  kAttend,   // in: q, k, v; appends k, v to the KV group, reads what was written; out: [T, heads * head_dim]
-  kAdd,      // residual: in[0] + in[1]
+  kEmbed,      // tokens[T] -> [T, hidden]; weight: [vocab, hidden]
+  kRmsNorm,    // per row, or per head of head_dim where NormAttr says so; weight: vector
+  kLayerNorm,  // per row; weight, bias: vectors
+  kLinear,     // x -> x W^T (+ bias); weight: [out, in]
+  kRope,       // rotates every head of x by its row's position
+  kAttend,  // in: q, k, v; appends k, v to the KV group, reads what was written; out: [T, heads * head_dim]
+  kAdd,     // residual: in[0] + in[1]
   kGatedSilu,   // silu(in[0]) * in[1]
+  kGatedGelu,   // gelu(in[0]) * in[1], the tanh form
+  kGelu,        // the tanh form
+  kScale,       // in[0] * factor
+  kSoftcap,     // factor * tanh(in[0] / factor)
   kSelectRows,  // [T, n] -> [L, n]: the rows that want logits
 };
 const char* op_name(Op op);
@@ -46,6 +51,13 @@ struct Weight {
   // Heads whose rows rotate in pairs (q and k projections and their biases), else 0. Files of converters that
   // interleave the halves of such heads are brought back to the half layout when packed.
   int32_t rotary_heads = 0;
+  // Where the file keeps it in a larger matrix: rows from first_row on of the tensor `fused`, which has
+  // fused_rows.
+  std::string fused = {};
+  int64_t first_row = 0, fused_rows = 0;
+  bool add_one = false;  // vector: the file stores its elements less one
+
+  const std::string& tensor() const { return fused.empty() ? name : fused; }
 };
 
 struct NormAttr {
@@ -61,9 +73,13 @@ struct AttendAttr {
   int32_t group;  // index into Graph::kv_groups
   int32_t layer;  // layer inside the group
   int32_t heads, kv_heads, head_dim;
-  float scale;  // multiplies q.k
+  float scale;        // multiplies q.k
+  float softcap = 0;  // then s = softcap * tanh(s / softcap), where it is not 0
 };
-using Attr = std::variant<std::monostate, NormAttr, RopeAttr, AttendAttr>;
+struct FactorAttr {
+  float factor;
+};
+using Attr = std::variant<std::monostate, NormAttr, RopeAttr, AttendAttr, FactorAttr>;
 
 struct Node {
   Op op;
@@ -77,10 +93,14 @@ struct Node {
 
 // Frequencies are computed once at load by the rules of docs/numerics.md, so that backends only multiply.
 struct Rope {
-  int32_t dim;                  // rotated leading part of a head; pairs (i, i + dim/2)
+  int32_t dim;                  // rotated leading part of a head
   std::vector<float> inv_freq;  // [dim/2]
   float attention_factor = 1;   // multiplies the rounded cos and sin ...
   bool scaled = false;          // ... if set
+  bool adjacent = false;        // pairs (2i, 2i + 1) instead of (i, i + dim/2)
+  // Of sequences whose prompt has more than short_context tokens; empty: those above, whatever the length.
+  std::vector<float> long_inv_freq = {};
+  int32_t short_context = 0;
 };
 
 // Layers whose KV pages have the same placement and geometry. A page spans all layers of its group.
@@ -99,6 +119,9 @@ struct Graph {
   std::vector<KvGroup> kv_groups;
   ValueId logits = kNone;
   int32_t vocab = 0;
+
+  // Whether a sequence with such a prompt rotates by long_inv_freq, for as long as it lives.
+  bool rotates_long(int64_t prompt_tokens) const;
 
   // Every input is produced earlier, widths and weight shapes agree, sites are unique. For tests and after
   // recording.

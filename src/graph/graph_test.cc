@@ -102,6 +102,28 @@ TEST(GraphValidate, names_the_node_and_the_fault) {
       {"bias shape",
        [](Graph& g) { node_of(g, "0.q").bias = node_of(g, "0.v").bias; },
        {"'0.q'", "0.v_bias"}},
+      {"fused rows",
+       [](Graph& g) {
+         Weight& w = g.weights[node_of(g, "0.o").weight];
+         w.fused = "qkv", w.first_row = 1, w.fused_rows = w.rows;
+       },
+       {"is a part of"}},
+      {"softcap of scores",
+       [](Graph& g) {
+         for (Node& node : g.nodes)
+           if (auto* attend = std::get_if<AttendAttr>(&node.attr)) attend->softcap = -1;
+       },
+       {"(attend)", "softcap"}},
+      {"factor", [](Graph& g) { node_of(g, "0.add").op = Op::kScale; }, {"'0.add'", "FactorAttr"}},
+      {"cap",
+       [](Graph& g) {
+         node_of(g, "0.add").op = Op::kSoftcap;
+         node_of(g, "0.add").attr = FactorAttr{0};
+       },
+       {"'0.add'", "cap"}},
+      {"long frequencies",
+       [](Graph& g) { g.ropes[0].long_inv_freq.assign(1 + g.ropes[0].inv_freq.size(), 1.0f); },
+       {"rope 0", "long prompts"}},
       {"widths",
        [](Graph& g) { node_of(g, "0.add").in[1] = node_of(g, "0.k").out; },
        {"'0.add'", "widths 8 and 4"}},

@@ -24,9 +24,11 @@ std::string attr_text(const Attr& attr) {
     return fmt::format(" rope={} heads={}x{}", rope->rope, rope->heads, rope->head_dim);
   }
   if (const auto* attend = std::get_if<AttendAttr>(&attr)) {
-    return fmt::format(" group={} layer={} heads={}/{}x{} scale={}", attend->group, attend->layer,
-                       attend->heads, attend->kv_heads, attend->head_dim, attend->scale);
+    return fmt::format(" group={} layer={} heads={}/{}x{} scale={}{}", attend->group, attend->layer,
+                       attend->heads, attend->kv_heads, attend->head_dim, attend->scale,
+                       attend->softcap > 0 ? fmt::format(" softcap={}", attend->softcap) : "");
   }
+  if (const auto* factor = std::get_if<FactorAttr>(&attr)) return fmt::format(" factor={}", factor->factor);
   return {};
 }
 
@@ -43,7 +45,11 @@ std::string graph_text(const Graph& graph) {
   }
   for (size_t r = 0; r < graph.ropes.size(); r++) {
     fmt::format_to(
-        out, "rope {}: dim {}{}\n", r, graph.ropes[r].dim,
+        out, "rope {}: dim {}{}{}{}\n", r, graph.ropes[r].dim,
+        graph.ropes[r].adjacent ? ", adjacent pairs" : "",
+        graph.ropes[r].long_inv_freq.empty()
+            ? ""
+            : fmt::format(", other frequencies for prompts beyond {}", graph.ropes[r].short_context),
         graph.ropes[r].scaled ? fmt::format(", attention factor {}", graph.ropes[r].attention_factor) : "");
   }
   for (const Node& node : graph.nodes) {

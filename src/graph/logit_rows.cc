@@ -7,7 +7,24 @@ namespace {
 
 // Ops whose every output row depends on the same row of the inputs only, without its position.
 bool is_row_wise(Op op) {
-  return op == Op::kRmsNorm || op == Op::kLinear || op == Op::kAdd || op == Op::kGatedSilu;
+  switch (op) {
+    case Op::kRmsNorm:
+    case Op::kLayerNorm:
+    case Op::kLinear:
+    case Op::kAdd:
+    case Op::kGatedSilu:
+    case Op::kGatedGelu:
+    case Op::kGelu:
+    case Op::kScale:
+    case Op::kSoftcap:
+      return true;
+    case Op::kEmbed:
+    case Op::kRope:
+    case Op::kAttend:
+    case Op::kSelectRows:
+      return false;
+  }
+  return false;
 }
 
 // [values]: whether a value with token rows is read for its logit rows only.

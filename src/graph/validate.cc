@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <unordered_set>
 
 #include "graph/graph.h"
@@ -47,12 +48,20 @@ class Validator {
       if (w.rotary_heads < 0 || (w.rotary_heads > 0 && w.rows % (2 * int64_t{w.rotary_heads}) != 0)) {
         return bad("its rows are not whole pairs of every rotary head");
       }
+      if (!w.fused.empty() && (w.kind != Weight::Kind::kMatrix || w.first_row < 0 ||
+                               w.first_row > w.fused_rows || w.rows > w.fused_rows - w.first_row)) {
+        return bad("its rows are not within the tensor that it is a part of");
+      }
     }
     for (size_t r = 0; r < graph_.ropes.size(); r++) {
       const Rope& rope = graph_.ropes[r];
       if (rope.dim <= 0 || rope.dim % 2 != 0 || rope.inv_freq.size() != size_t(rope.dim / 2)) {
         return invalid_argument(
             fmt::format("graph rope {}: {} frequencies for dimension {}", r, rope.inv_freq.size(), rope.dim));
+      }
+      if (!rope.long_inv_freq.empty() && rope.long_inv_freq.size() != rope.inv_freq.size()) {
+        return invalid_argument(fmt::format("graph rope {}: {} frequencies for long prompts, needs {}", r,
+                                            rope.long_inv_freq.size(), rope.inv_freq.size()));
       }
     }
     for (size_t g = 0; g < graph_.kv_groups.size(); g++) {
@@ -85,6 +94,8 @@ class Validator {
         return check_embed(node);
       case Op::kRmsNorm:
         return check_norm(node);
+      case Op::kLayerNorm:
+        return check_layer_norm(node);
       case Op::kLinear:
         return check_linear(node);
       case Op::kRope:
@@ -93,7 +104,13 @@ class Validator {
         return check_attend(node);
       case Op::kAdd:
       case Op::kGatedSilu:
-        return check_element_wise(node);
+      case Op::kGatedGelu:
+        return check_element_wise(node, 2);
+      case Op::kGelu:
+        return check_element_wise(node, 1);
+      case Op::kScale:
+      case Op::kSoftcap:
+        return check_factor(node);
       case Op::kSelectRows:
         return check_select(node);
     }
@@ -135,6 +152,12 @@ class Validator {
       return error(node, fmt::format("width {} is not whole heads of {}", out(node).width, n));
     }
     return check_weight(node, node.weight, Weight::Kind::kVector, n, 1);
+  }
+
+  Status check_layer_norm(const Node& node) const {
+    RETURN_IF_ERROR(check_norm(node));
+    if (std::get<NormAttr>(node.attr).head_dim != 0) return error(node, "normalizes whole rows only");
+    return check_weight(node, node.bias, Weight::Kind::kVector, out(node).width, 1);
   }
 
   Status check_linear(const Node& node) const {
@@ -193,13 +216,22 @@ class Validator {
     RETURN_IF_ERROR(check_same(node, in(node, 0), q));
     RETURN_IF_ERROR(check_same(node, in(node, 1), kv));
     RETURN_IF_ERROR(check_same(node, in(node, 2), kv));
+    if (!(attr->softcap >= 0)) return error(node, "softcap is negative or NaN");
     return check_same(node, out(node), q);
   }
 
-  Status check_element_wise(const Node& node) const {
-    RETURN_IF_ERROR(check_inputs(node, 2));
-    RETURN_IF_ERROR(check_same(node, in(node, 0), in(node, 1)));
+  Status check_element_wise(const Node& node, size_t inputs) const {
+    RETURN_IF_ERROR(check_inputs(node, inputs));
+    RETURN_IF_ERROR(check_same(node, in(node, 0), in(node, inputs - 1)));
     return check_same(node, in(node, 0), out(node));
+  }
+
+  Status check_factor(const Node& node) const {
+    const auto* attr = std::get_if<FactorAttr>(&node.attr);
+    if (attr == nullptr) return error(node, "FactorAttr is missing");
+    if (!std::isfinite(attr->factor)) return error(node, "its factor is not finite");
+    if (node.op == Op::kSoftcap && !(attr->factor > 0)) return error(node, "its cap is not positive");
+    return check_element_wise(node, 1);
   }
 
   Status check_select(const Node& node) const {

@@ -39,6 +39,9 @@ std::vector<Shape> shapes() {
   }
   out.push_back({70, 70, 9, 3, 64, 0});  // SmolLM2, a whole prompt
   out.push_back({300, 2, 2, 2, 512, 0});
+  out.push_back({300, 5, 8, 2, 64, 0, 3.5f});
+  out.push_back({150, 40, 4, 1, 24, 70, 0.7f});
+  out.push_back({66, 1, 2, 2, 32, 13, 50.0f});
   out.push_back({260, 2, 2, 1, 648, 0});
   return out;
 }
@@ -172,7 +175,9 @@ TEST_P(Attention, is_near_the_exact_result) {
       double x = 0;
       for (int d = 0; d < d_count; d++)
         x += double(q[d]) * s.stored(kv_head, t, 0, d);
-      score.push_back(x * s.scale());
+      x *= s.scale();
+      if (s.shape().softcap > 0) x = s.shape().softcap * std::tanh(x / s.shape().softcap);
+      score.push_back(x);
       highest = std::max(highest, score.back());
     }
     for (int t = low; t <= pos; t++) {

@@ -49,8 +49,9 @@ struct AttendArgs {
   int32_t heads;           // query heads, a multiple of the layout's kv_heads
   float scale;
   const KvView* kv;
-  int32_t layer;    // inside the group
-  uint8_t* faults;  // [rows]
+  int32_t layer;      // inside the group
+  uint8_t* faults;    // [rows]
+  float softcap = 0;  // > 0: s = softcap * tanh(s / softcap)
 };
 // Partial result of one split: per (row, query head of the KV head) f32 [head_dim + 2]: O, then m, then l.
 constexpr int64_t partial_floats(int head_dim) {
@@ -73,8 +74,13 @@ struct KernelTable {
 
   // ---- element-wise and row functions, n floats
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y, uint8_t* fault);
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y,
+                     uint8_t* fault);
   void (*add)(const float* x, const float* y, int64_t n, float* out);
   void (*gated_silu)(const float* gate, const float* up, int64_t n, float* out);
+  void (*gated_gelu)(const float* gate, const float* up, int64_t n, float* out);  // tanh form
+  void (*scale)(const float* x, float factor, int64_t n, float* out);
+  void (*softcap)(const float* x, float cap, int64_t n, float* out);
   void (*unary[size_t(Unary::kCount)])(const float* x, int64_t n, float* y);
   RowKernels rows;
 
@@ -82,6 +88,8 @@ struct KernelTable {
   void (*rope_table)(const float* inv_freq, int dim, int32_t position, float attention_factor, bool scaled,
                      float* cos, float* sin);
   void (*rope)(float* x, int heads, int head_dim, int dim, const float* cos, const float* sin);
+  // The same with pairs (2i, 2i + 1).
+  void (*rope_adjacent)(float* x, int heads, int head_dim, int dim, const float* cos, const float* sin);
 
   // ---- KV, by codec index; nullptr where a codec is not supported
   // Writes one token's k, v [kv_heads, head_dim] of a layer into its slot.

@@ -90,6 +90,23 @@ TEST_P(Ops, elementwise_kernels_write_exactly_n_elements) {
     for (int i = 0; i < 16; i++)
       ASSERT_EQ(got[n + i], 77.0f);
 
+    set().gated_gelu(x.data(), y.data(), n, got.data());
+    for (int64_t i = 0; i < n; i++)
+      want[i] = gelu_tanh_f32(x[i]) * y[i];
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+
+    set().scale(x.data(), 0.37f, n, got.data());
+    for (int64_t i = 0; i < n; i++)
+      want[i] = x[i] * 0.37f;
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+
+    set().softcap(x.data(), 2.7f, n, got.data());
+    for (int64_t i = 0; i < n; i++)
+      want[i] = 2.7f * tanh_f32(x[i] / 2.7f);
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+    for (int i = 0; i < 16; i++)
+      ASSERT_EQ(got[n + i], 77.0f);
+
     set().unary[0](x.data(), n, got.data());
     for (int i = 0; i < 16; i++)
       ASSERT_EQ(got[n + i], 77.0f);
@@ -152,6 +169,34 @@ TEST_P(Ops, rms_norm_faults_on_nan_infinity_and_an_infinite_sum) {
   fault = 1;  // never cleared
   set().rms_norm(w.data(), w.data(), 1e-5f, 67, y.data(), &fault);
   EXPECT_EQ(fault, 1);
+}
+
+TEST_P(Ops, layer_norm_is_the_rule_of_section_4) {
+  for (int64_t n : sizes()) {
+    auto x = normals(n, n);
+    const auto w = normals(n, n + 5, 1), b = normals(n, n + 6, 1);
+    for (float& v : x)
+      v += 3;
+    std::vector<float> want(n), centred(n), got(n + 16, 77.0f);
+    uint8_t fault = 0;
+    set().layer_norm(x.data(), w.data(), b.data(), 1e-5f, n, got.data(), &fault);
+    const float mean = lanes_then_tree(x, false) / float(n);
+    for (int64_t i = 0; i < n; i++)
+      centred[i] = x[i] - mean;
+    const float r = 1.0f / std::sqrt(lanes_then_tree(centred, true) / float(n) + 1e-5f);
+    for (int64_t i = 0; i < n; i++)
+      want[i] = fma_f32(centred[i] * r, w[i], b[i]);
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+    ASSERT_EQ(got[n], 77.0f);
+    ASSERT_EQ(fault, 0);
+    for (float bad : {kNan, kInf, -kInf}) {
+      auto y = x;
+      y[n / 2] = bad;
+      fault = 0;
+      set().layer_norm(y.data(), w.data(), b.data(), 1e-5f, n, got.data(), &fault);
+      ASSERT_EQ(fault, 1) << bad << " among " << n;
+    }
+  }
 }
 
 TEST_P(Ops, softmax_is_exp_or_zero_over_the_lane_sum) {
@@ -356,6 +401,19 @@ TEST_P(Ops, rope_rotates_the_leading_part_of_every_head) {
       }
       set().rope(x.data(), heads, head_dim, dim, cos.data(), sin.data());
       ASSERT_EQ(first_difference(want.data(), x.data(), int64_t(x.size())), -1) << dim << " of " << head_dim;
+
+      // Adjacent pairs: the same rotation of elements 2i and 2i + 1.
+      const auto place = [&](int i) { return i % half * 2 + i / half; };
+      auto halves = normals(heads * head_dim, dim + 1), pairs = halves;
+      for (int h = 0; h < heads; h++)
+        for (int i = 0; i < dim; i++)
+          pairs[h * head_dim + place(i)] = halves[h * head_dim + i];
+      set().rope(halves.data(), heads, head_dim, dim, cos.data(), sin.data());
+      set().rope_adjacent(pairs.data(), heads, head_dim, dim, cos.data(), sin.data());
+      for (int h = 0; h < heads; h++)
+        for (int i = 0; i < head_dim; i++)
+          ASSERT_EQ(bits_of(pairs[h * head_dim + (i < dim ? place(i) : i)]),
+                    bits_of(halves[h * head_dim + i]));
     }
   }
 }

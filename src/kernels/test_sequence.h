@@ -17,12 +17,14 @@ namespace invar {
 
 struct Shape {
   int context, rows, heads, kv_heads, head_dim, window;
+  float softcap = 0;
 };
 
 inline std::string name_of(const Shape& s, const KvCodec& codec) {
   return std::string(codec.name) + " context " + std::to_string(s.context) + " rows " +
          std::to_string(s.rows) + " heads " + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) +
-         " d " + std::to_string(s.head_dim) + " window " + std::to_string(s.window);
+         " d " + std::to_string(s.head_dim) + " window " + std::to_string(s.window) +
+         (s.softcap > 0 ? " capped" : "");
 }
 
 // One sequence in one layer (of two) with its pages in shuffled order, q of its last `rows` positions.
@@ -69,8 +71,8 @@ class Sequence {
   AttendArgs args(std::vector<float>& out, std::vector<uint8_t>& faults) const {
     out.assign(size_t(shape_.rows) * stride(), 77.0f);
     faults.assign(shape_.rows, 0);
-    return {q.data(),     stride(), out.data(), stride(), shape_.rows,  first_position(),
-            shape_.heads, scale(),  &view_,     1,        faults.data()};
+    return {q.data(),     stride(), out.data(), stride(), shape_.rows,   first_position(),
+            shape_.heads, scale(),  &view_,     1,        faults.data(), shape_.softcap};
   }
   float scale() const { return 1.0f / std::sqrt(float(shape_.head_dim)); }
   const Shape& shape() const { return shape_; }
@@ -183,6 +185,7 @@ inline void literal_query(const Sequence& s, int row, int head, float* out) {
         for (int d = 1; d < d_count; d += 2)
           odd = fma_f32(q[d], s.stored(kv_head, t, 0, d), odd);
         p[j] = (even + odd) * s.scale();
+        if (const float cap = s.shape().softcap; cap > 0) p[j] = cap * tanh_f32(p[j] / cap);
         highest = p[j] > highest ? p[j] : highest;
       }
       const float next = highest > mi ? highest : mi, c = exp_or_zero_f32(mi - next);

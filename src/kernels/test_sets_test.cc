@@ -96,10 +96,11 @@ TEST(KernelTable, every_set_that_can_run_has_every_kernel) {
   for (const KernelTable* t : all_kernel_sets()) {
     if (!runnable(*t)) continue;  // such a table is only a name
     EXPECT_TRUE(t->quantize_row && t->linear && t->unpack_row) << t->name;
-    EXPECT_TRUE(t->rms_norm && t->add && t->gated_silu && t->rows.softmax && t->rows.argmax &&
-                t->rows.exp_sum && t->rows.all_finite)
+    EXPECT_TRUE(t->rms_norm && t->layer_norm && t->add && t->gated_silu && t->gated_gelu && t->scale &&
+                t->softcap && t->rows.softmax && t->rows.argmax && t->rows.exp_sum && t->rows.all_finite)
         << t->name;
-    EXPECT_TRUE(t->rope_table && t->rope && t->attend_scratch && t->attend_combine) << t->name;
+    EXPECT_TRUE(t->rope_table && t->rope && t->rope_adjacent && t->attend_scratch && t->attend_combine)
+        << t->name;
     for (size_t f = 0; f < size_t(Unary::kCount); f++)
       EXPECT_TRUE(t->unary[f]) << t->name << unary_name(Unary(f));
     for (const KvCodec& codec : kv_codecs()) {

@@ -113,7 +113,8 @@ AttendArgs attend_args(const AttendPhase& phase, const AttendJob& job, int worke
           .scale = phase.attr.scale,
           .kv = &sequence.kv[phase.attr.group],
           .layer = phase.attr.layer,
-          .faults = step.workers[worker].faults + row};
+          .faults = step.workers[worker].faults + row,
+          .softcap = phase.attr.softcap};
 }
 
 void run_task(const AttendPhase& phase, const AttendJob& job, int64_t task, int worker, StepState& step) {

@@ -33,6 +33,7 @@ struct Prompt {
   std::vector<int32_t> tokens;
   std::vector<Interpreter::Result> expected;  // [tokens]
   std::unique_ptr<Pages> expected_pages;
+  bool long_rope = false;
 };
 
 std::vector<Prompt> make_prompts(const Model& model, const std::vector<int>& lengths, Rng& rng) {
@@ -40,7 +41,8 @@ std::vector<Prompt> make_prompts(const Model& model, const std::vector<int>& len
   std::vector<Prompt> prompts(lengths.size());
   for (size_t i = 0; i < lengths.size(); i++) {
     Prompt& p = prompts[i];
-    Interpreter interpreter(model, reference_kernels());
+    p.long_rope = model.graph.rotates_long(lengths[i]);
+    Interpreter interpreter(model, reference_kernels(), p.long_rope);
     p.expected_pages = std::make_unique<Pages>(model);
     for (int t = 0; t < lengths[i]; t++) {
       p.tokens.push_back(pick(rng, 0, model.graph.vocab - 1));
@@ -85,7 +87,8 @@ class Crowd {
                 room = limits_.max_tokens - int(tokens.size());
       if (left == 0 || room == 0 || rng_() % 4 == 0) continue;
       const int rows = std::min({pick(rng_, 1, most_rows_), left, room});
-      sequences.push_back({int32_t(tokens.size()), rows, done_[i], pages_[i]->reserve(done_[i] + rows)});
+      sequences.push_back({int32_t(tokens.size()), rows, done_[i], pages_[i]->reserve(done_[i] + rows),
+                           prompts_[i].long_rope});
       for (int r = 0; r < rows; r++) {
         if (int(logit_rows.size()) < limits_.max_logit_rows && rng_() % 3 != 0) {
           logit_rows.push_back(int32_t(tokens.size()));

@@ -22,7 +22,8 @@ class Finder {
         f_.readers[v].push_back(i);
     }
     for (int32_t i = 0; i < nodes; i++) {
-      if (graph_.nodes[i].op == Op::kGatedSilu) fuse_gated(i);
+      const Op op = graph_.nodes[i].op;
+      if (op == Op::kGatedSilu || op == Op::kGatedGelu) fuse_gated(i);
     }
     for (int32_t i = 0; i < nodes; i++) {
       if (graph_.nodes[i].op == Op::kAdd && !fuse_add(i, 0)) fuse_add(i, 1);

@@ -9,7 +9,7 @@ namespace invar {
 
 struct Fusions {
   // [nodes]: the later node that computes this one's result along with its own, or kNone. The linear nodes
-  // under a gated unit belong to the gated_silu node; a linear node whose only reader is a residual add
+  // under a gated unit belong to the gated node; a linear node whose only reader is a residual add
   // belongs to the add where nobody needs the old residual afterwards, so that it can be added in place.
   std::vector<int32_t> into;
   std::vector<ValueId> residual;              // [nodes]: what such an add accumulates onto, else kNone

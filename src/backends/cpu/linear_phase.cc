@@ -100,7 +100,8 @@ void run_gated(const LinearPhase& phase, const LinearPart& part, const Block& b,
     out.y = memory.up - first;
     out.bias = part.up_bias;
     step.kernels.linear(*part.up, begin, end, in, out);
-    step.kernels.gated_silu(memory.gate, memory.up, b.rows * channels, memory.gate);
+    const auto gated = part.gelu ? step.kernels.gated_gelu : step.kernels.gated_silu;
+    gated(memory.gate, memory.up, b.rows * channels, memory.gate);
     for (int64_t r = 0; r < b.rows; r++) {
       std::memcpy(step.floats(part.out, b.first_row + r, b.worker) + first, memory.gate + r * channels,
                   size_t(channels) * sizeof(float));

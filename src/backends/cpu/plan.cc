@@ -177,10 +177,12 @@ class Planner {
     if (n.op == Op::kEmbed) op.table = &weights_.matrices[n.weight];
     if (const auto* norm = std::get_if<NormAttr>(&n.attr)) {
       op.weight = weights_.vectors[n.weight].data();
+      op.bias = bias_of(n);
       op.eps = norm->eps;
       op.head_dim = norm->head_dim == 0 ? op.width : norm->head_dim;
       op.heads = op.width / op.head_dim;
     }
+    if (const auto* factor = std::get_if<FactorAttr>(&n.attr)) op.factor = factor->factor;
     if (const auto* rope = std::get_if<RopeAttr>(&n.attr)) {
       op.in2 = buffers_[rope_buffer(graph_, rope->rope)].ref;
       op.rope = rope->rope;
@@ -198,7 +200,8 @@ class Planner {
     const Node& n = graph_.nodes[item.node];
     LinearPart part;
     const Node* linear = &n;
-    if (n.op == Op::kGatedSilu) {
+    if (n.op == Op::kGatedSilu || n.op == Op::kGatedGelu) {
+      part.gelu = n.op == Op::kGatedGelu;
       linear = &graph_.nodes[planned_.fusions.producer[n.in[0]]];
       const Node& up = graph_.nodes[planned_.fusions.producer[n.in[1]]];
       part.up = &weights_.matrices[up.weight];

@@ -31,10 +31,15 @@ struct RowOp {
     kRopeTable,  // out: cos [dim/2], sin [dim/2] of the row's position
     kEmbed,
     kRmsNorm,  // per vector of head_dim
+    kLayerNorm,
     kRope,     // in2: the table; out may be in
     kKvWrite,  // in: k, in2: v
     kAdd,
     kGatedSilu,
+    kGatedGelu,
+    kGelu,
+    kScale,
+    kSoftcap,
     kSelect,    // in has token rows, out logit rows
     kQuantize,  // out: the quantized row
     kCheckFinite,
@@ -43,8 +48,10 @@ struct RowOp {
   int32_t width = 0;  // floats of in (of out where there is no in)
   RowsRef in, in2, out;
   const PackedMatrix* table = nullptr;  // kEmbed
-  const float* weight = nullptr;        // kRmsNorm
+  const float* weight = nullptr;        // norms
+  const float* bias = nullptr;          // kLayerNorm
   float eps = 0;
+  float factor = 0;  // kScale, kSoftcap
   int32_t heads = 0, head_dim = 0;
   int32_t rope = kNone;
   int32_t group = 0, layer = 0;
@@ -59,6 +66,7 @@ struct RowPhase {
 struct LinearPart {
   const PackedMatrix* matrix = nullptr;  // the gate where there is an up
   const PackedMatrix* up = nullptr;
+  bool gelu = false;            // the unit's function, else silu
   const float* bias = nullptr;  // [channels] or nullptr
   const float* up_bias = nullptr;
   RowsRef out;

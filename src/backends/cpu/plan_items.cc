@@ -45,8 +45,21 @@ class ItemMaker {
         case Op::kRmsNorm:
           add_row_node(node, RowOp::Kind::kRmsNorm);
           break;
+        case Op::kLayerNorm:
+          add_row_node(node, RowOp::Kind::kLayerNorm);
+          break;
         case Op::kRope:
-          add_rope(node);
+          add_in_place(node, RowOp::Kind::kRope)
+              .reads.push_back(rope_buffer(graph_, std::get<RopeAttr>(graph_.nodes[i].attr).rope));
+          break;
+        case Op::kGelu:
+          add_in_place(node, RowOp::Kind::kGelu);
+          break;
+        case Op::kScale:
+          add_in_place(node, RowOp::Kind::kScale);
+          break;
+        case Op::kSoftcap:
+          add_in_place(node, RowOp::Kind::kSoftcap);
           break;
         case Op::kSelectRows:
           add_row_node(node, RowOp::Kind::kSelect);
@@ -58,8 +71,13 @@ class ItemMaker {
           add_linear(node, {node});
           break;
         case Op::kAdd:
+          add_element_wise(node, RowOp::Kind::kAdd);
+          break;
         case Op::kGatedSilu:
-          add_element_wise(node);
+          add_element_wise(node, RowOp::Kind::kGatedSilu);
+          break;
+        case Op::kGatedGelu:
+          add_element_wise(node, RowOp::Kind::kGatedGelu);
           break;
       }
     }
@@ -98,11 +116,11 @@ class ItemMaker {
     return items_.back();
   }
 
-  void add_rope(int32_t node) {
+  // Overwrites its input where nobody else reads it.
+  PlanItem& add_in_place(int32_t node, RowOp::Kind kind) {
     const Node& n = graph_.nodes[node];
     if (fusions_.readers[n.in[0]].size() == 1) value_buffer_[n.out] = value_buffer_[n.in[0]];
-    add_row_node(node, RowOp::Kind::kRope)
-        .reads.push_back(rope_buffer(graph_, std::get<RopeAttr>(n.attr).rope));
+    return add_row_node(node, kind);
   }
 
   void add_attend(int32_t node) {
@@ -122,14 +140,14 @@ class ItemMaker {
     items_.push_back(std::move(attend));
   }
 
-  void add_element_wise(int32_t node) {
+  void add_element_wise(int32_t node, RowOp::Kind kind) {
     std::vector<int32_t> folded;
     for (ValueId v : graph_.nodes[node].in) {
       const int32_t producer = fusions_.producer[v];
       if (fusions_.into[producer] == node) folded.push_back(producer);
     }
     if (folded.empty()) {
-      add_row_node(node, graph_.nodes[node].op == Op::kAdd ? RowOp::Kind::kAdd : RowOp::Kind::kGatedSilu);
+      add_row_node(node, kind);
     } else {
       add_linear(node, folded);
     }

@@ -28,8 +28,10 @@ void run_row_op(const RowOp& op, Rows rows, int64_t row, int worker, StepState& 
   switch (op.kind) {
     case RowOp::Kind::kRopeTable: {
       const Rope& rope = step.graph.ropes[op.rope];
-      k.rope_table(rope.inv_freq.data(), rope.dim, step.positions[row], rope.attention_factor, rope.scaled,
-                   out(), out() + rope.dim / 2);
+      const bool is_long =
+          !rope.long_inv_freq.empty() && step.inputs.sequences[step.sequence_of[row]].long_rope;
+      k.rope_table((is_long ? rope.long_inv_freq : rope.inv_freq).data(), rope.dim, step.positions[row],
+                   rope.attention_factor, rope.scaled, out(), out() + rope.dim / 2);
       return;
     }
     case RowOp::Kind::kEmbed:
@@ -41,10 +43,14 @@ void run_row_op(const RowOp& op, Rows rows, int64_t row, int worker, StepState& 
         k.rms_norm(in() + first, op.weight, op.eps, op.head_dim, out() + first, fault);
       }
       return;
+    case RowOp::Kind::kLayerNorm:
+      k.layer_norm(in(), op.weight, op.bias, op.eps, op.width, out(), fault);
+      return;
     case RowOp::Kind::kRope: {
       const int32_t dim = step.graph.ropes[op.rope].dim;
       if (out() != in()) std::memcpy(out(), in(), size_t(op.width) * sizeof(float));
-      k.rope(out(), op.heads, op.head_dim, dim, in2(), in2() + dim / 2);
+      const auto rotate = step.graph.ropes[op.rope].adjacent ? k.rope_adjacent : k.rope;
+      rotate(out(), op.heads, op.head_dim, dim, in2(), in2() + dim / 2);
       return;
     }
     case RowOp::Kind::kKvWrite: {
@@ -57,6 +63,18 @@ void run_row_op(const RowOp& op, Rows rows, int64_t row, int worker, StepState& 
       return;
     case RowOp::Kind::kGatedSilu:
       k.gated_silu(in(), in2(), op.width, out());
+      return;
+    case RowOp::Kind::kGatedGelu:
+      k.gated_gelu(in(), in2(), op.width, out());
+      return;
+    case RowOp::Kind::kGelu:
+      k.unary[size_t(Unary::kGeluTanh)](in(), op.width, out());
+      return;
+    case RowOp::Kind::kScale:
+      k.scale(in(), op.factor, op.width, out());
+      return;
+    case RowOp::Kind::kSoftcap:
+      k.softcap(in(), op.factor, op.width, out());
       return;
     case RowOp::Kind::kSelect:
       std::memcpy(out(), step.floats(op.in, token, worker), size_t(op.width) * sizeof(float));

@@ -136,6 +136,7 @@ static void attend_part(const Rows& rows, int split) {
       t.q = rows.q + int64_t(first) * rows.head_dim;
       t.head_dim = rows.head_dim;
       t.scale = rows.args.scale;
+      t.softcap = rows.args.softcap;
       t.state = {rows.part.o + int64_t(first) * rows.padded, rows.part.m + first, rows.part.l + first,
                  rows.padded};
       t.bad = bad;

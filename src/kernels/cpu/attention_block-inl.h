@@ -38,6 +38,7 @@ struct BlockTask {
   int head_dim;
   int value_stride;  // elements between positions of the values
   float scale;
+  float softcap;                                 // 0: none
   int begin[kLargestBlock], end[kLargestBlock];  // slots that each query sees
   int first, last;                               // union of them
   State state;                                   // of the block's first query
@@ -139,17 +140,23 @@ static void attend_block(const BlockTask& t, Keys keys, Values values) {
   for (int i = 0; i < Q; i++) {
     float* row = s + i * kPageTokens;
     Vf highest = set1(-__builtin_inff()), check = zero();
+    const Vf cap = set1(t.softcap);
     for (int b = 0; b < kLanes; b++) {
       const bool whole = t.begin[i] <= b * 16 && b * 16 + 16 <= t.end[i];
       Vf x;
       if (whole) {
         x = load(row + b * 16);
         check = fma(x, zero(), check);  // NaN from any NaN or infinity
+        if (t.softcap > 0) {
+          x = softcap(x, cap);
+          store(row + b * 16, x);
+        }
       } else if (t.begin[i] < b * 16 + 16 && b * 16 < t.end[i]) {
         const Vi slot = add_i(lane_ids(), set1_i(b * 16));
         const Mask seen = both(ge_i(slot, set1_i(t.begin[i])), gt_i(set1_i(t.end[i]), slot));
         x = load(row + b * 16);
         check = fma(select(seen, x, zero()), zero(), check);
+        if (t.softcap > 0) x = softcap(x, cap);
         x = select(seen, x, set1(-__builtin_inff()));
         store(row + b * 16, x);
       } else {

@@ -70,6 +70,10 @@ INVAR_INLINE Vf gelu_tanh(Vf x) {
   return div(select(ge(u, zero()), x, mul(x, e)), add(set1(1.0f), e));
 }
 
+INVAR_INLINE Vf softcap(Vf x, Vf cap) {
+  return mul(cap, tanh(div(x, cap)));
+}
+
 static constexpr float kErfSmallLimit = 0x1.dbp-1f;
 INVAR_INLINE Vf erf_small(Vf z) {
   const Vf r = horner(mul(z, z), {-0x1.38e000p-11f, 0x1.471a58p-8f, -0x1.b691b2p-6f, 0x1.ce1c44p-4f,

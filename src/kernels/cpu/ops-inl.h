@@ -49,6 +49,26 @@ static void gated_silu(const float* gate, const float* up, int64_t n, float* out
   });
 }
 
+static void gated_gelu(const float* gate, const float* up, int64_t n, float* out) {
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(out + i, mul(gelu_tanh(load_up_to(gate + i, k)), load_up_to(up + i, k)), k);
+  });
+}
+
+static void scale_row(const float* x, float factor, int64_t n, float* out) {
+  const Vf f = set1(factor);
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(out + i, mul(load_up_to(x + i, k), f), k);
+  });
+}
+
+static void softcap_row(const float* x, float cap, int64_t n, float* out) {
+  const Vf c = set1(cap);
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(out + i, softcap(load_up_to(x + i, k), c), k);
+  });
+}
+
 static void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y, uint8_t* fault) {
   Vf squares = zero();
   for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
@@ -61,6 +81,27 @@ static void rms_norm(const float* x, const float* weight, float eps, int64_t n, 
   const Vf r = set1(1.0f / __builtin_sqrtf(v));
   for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
     store_up_to(y + i, mul(mul(load_up_to(x + i, k), r), load_up_to(weight + i, k)), k);
+  });
+}
+
+static void layer_norm(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y,
+                       uint8_t* fault) {
+  Vf sums = zero();
+  for_blocks(
+      n, [&](int64_t i, int k) __attribute__((always_inline)) { sums = add(sums, load_up_to(x + i, k)); });
+  const Vf mean = set1(reduce_add(sums) / float(n));
+  Vf squares = zero();
+  for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
+    const Vf d = sub(load_up_to(x + i, k), mean);
+    squares = k == 16 ? fma(d, d, squares) : select(first_n(k), fma(d, d, squares), squares);
+  });
+  const float sum = reduce_add(squares);
+  if ((bits_of(sum) & 0x7FFFFFFF) >= 0x7F800000) mark_fault(fault);
+  const float v = sum / float(n) + eps;
+  const Vf r = set1(1.0f / __builtin_sqrtf(v));
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    const Vf d = mul(sub(load_up_to(x + i, k), mean), r);
+    store_up_to(y + i, fma(d, load_up_to(weight + i, k), load_up_to(bias + i, k)), k);
   });
 }
 
@@ -199,6 +240,18 @@ static void rope(float* x, int heads, int head_dim, int dim, const float* cos, c
       store_up_to(first + i, fma(a, c, neg(mul(b, s))), k);
       store_up_to(second + i, fma(a, s, mul(b, c)), k);
     });
+  }
+}
+
+// Few families and few elements: one pair at a time.
+static void rope_adjacent(float* x, int heads, int head_dim, int dim, const float* cos, const float* sin) {
+  for (int h = 0; h < heads; h++) {
+    float* pair = x + int64_t(h) * head_dim;
+    for (int i = 0; i < dim / 2; i++, pair += 2) {
+      const float a = pair[0], b = pair[1];
+      pair[0] = fma_f32(a, cos[i], -(b * sin[i]));
+      pair[1] = fma_f32(a, sin[i], b * cos[i]);
+    }
   }
 }
 

@@ -11,7 +11,11 @@ void fill_ops(KernelTable& t);  // declared per set by kernel_table.cc
 void fill_ops(KernelTable& t) {
   t.rms_norm = rms_norm;
   t.add = add_rows;
+  t.layer_norm = layer_norm;
   t.gated_silu = gated_silu;
+  t.gated_gelu = gated_gelu;
+  t.scale = scale_row;
+  t.softcap = softcap_row;
   t.unary[int(Unary::kExp)] = map<exp>;
   t.unary[int(Unary::kSigmoid)] = map<sigmoid>;
   t.unary[int(Unary::kSilu)] = map<silu>;
@@ -23,6 +27,7 @@ void fill_ops(KernelTable& t) {
   t.rows = {all_finite, argmax, exp_sum, softmax, contenders, divide, sum, square_sum, distance_sum};
   t.rope_table = rope_table;
   t.rope = rope;
+  t.rope_adjacent = rope_adjacent;
 }
 
 }  // namespace invar::INVAR_ISA

@@ -11,7 +11,8 @@ namespace invar::test {
 
 class Interpreter {
  public:
-  Interpreter(const Model& model, const KernelTable& kernels) : model_(model), k_(kernels) {}
+  Interpreter(const Model& model, const KernelTable& kernels, bool long_rope = false)
+      : model_(model), k_(kernels), long_rope_(long_rope) {}
 
   struct Result {
     std::vector<float> logits;  // [vocab]
@@ -50,6 +51,17 @@ class Interpreter {
         return k_.add(in(0), in(1), n, out.data());
       case Op::kGatedSilu:
         return k_.gated_silu(in(0), in(1), n, out.data());
+      case Op::kGatedGelu:
+        return k_.gated_gelu(in(0), in(1), n, out.data());
+      case Op::kGelu:
+        return k_.unary[size_t(Unary::kGeluTanh)](in(0), n, out.data());
+      case Op::kScale:
+        return k_.scale(in(0), std::get<FactorAttr>(node.attr).factor, n, out.data());
+      case Op::kSoftcap:
+        return k_.softcap(in(0), std::get<FactorAttr>(node.attr).factor, n, out.data());
+      case Op::kLayerNorm:
+        return k_.layer_norm(in(0), vector(node.weight), vector(node.bias), std::get<NormAttr>(node.attr).eps,
+                             n, out.data(), fault);
       case Op::kLinear:
         return linear(matrix(node.weight), vector(node.bias), in(0), out.data(), fault);
       case Op::kRmsNorm: {
@@ -64,10 +76,12 @@ class Interpreter {
         const auto& attr = std::get<RopeAttr>(node.attr);
         const Rope& rope = model_.graph.ropes[attr.rope];
         std::vector<float> cos(rope.inv_freq.size()), sin(rope.inv_freq.size());
-        k_.rope_table(rope.inv_freq.data(), rope.dim, position, rope.attention_factor, rope.scaled,
-                      cos.data(), sin.data());
+        const auto& freq = long_rope_ && !rope.long_inv_freq.empty() ? rope.long_inv_freq : rope.inv_freq;
+        k_.rope_table(freq.data(), rope.dim, position, rope.attention_factor, rope.scaled, cos.data(),
+                      sin.data());
         out = values_[node.in[0]];
-        return k_.rope(out.data(), attr.heads, attr.head_dim, rope.dim, cos.data(), sin.data());
+        const auto rotate = rope.adjacent ? k_.rope_adjacent : k_.rope;
+        return rotate(out.data(), attr.heads, attr.head_dim, rope.dim, cos.data(), sin.data());
       }
       case Op::kAttend:
         return attend(std::get<AttendAttr>(node.attr), position, kv, in(0), in(1), in(2), out, fault);
@@ -88,13 +102,15 @@ class Interpreter {
     k_.kv_write[codec](kv, attr.layer, position, k, v, fault);
     Buffer scratch(k_.attend_scratch(1, attr.heads / attr.kv_heads, attr.head_dim));
     const int64_t n = int64_t(out.size());
-    const AttendArgs args{q, n, out.data(), n, 1, position, attr.heads, attr.scale, &kv, attr.layer, fault};
+    const AttendArgs args{q,          n,          out.data(), n,          1,     position,
+                          attr.heads, attr.scale, &kv,        attr.layer, fault, attr.softcap};
     for (int head = 0; head < attr.kv_heads; head++)
       k_.attend[codec](args, head, 0, 1, scratch.data());
   }
 
   const Model& model_;
   const KernelTable& k_;
+  bool long_rope_;
   std::vector<std::vector<float>> values_;
 };
 

@@ -131,6 +131,7 @@ inline void make_weights(Rng& rng, Model& model) {
 struct Shape {
   int layers, hidden, heads, kv_heads, head_dim, rope_dim, ffn, vocab;
   bool tied, biases, qk_norm, skip_some_ropes, post_norm, parallel, late_residual, odd_logits;
+  bool gelu, plain_mlp, layer_norm, softcap, multipliers, adjacent, long_rope;
 };
 
 inline Shape random_shape(Rng& rng) {
@@ -149,6 +150,8 @@ inline Shape random_shape(Rng& rng) {
   s.tied = sometimes(2), s.biases = sometimes(3), s.qk_norm = sometimes(3), s.skip_some_ropes = sometimes(3);
   s.post_norm = sometimes(6), s.parallel = sometimes(6), s.late_residual = sometimes(6),
   s.odd_logits = sometimes(6);
+  s.gelu = sometimes(3), s.plain_mlp = sometimes(6), s.layer_norm = sometimes(5), s.softcap = sometimes(4);
+  s.multipliers = sometimes(4), s.adjacent = sometimes(4), s.long_rope = sometimes(3);
   return s;
 }
 
@@ -166,46 +169,67 @@ inline ValueId record_attention(GraphBuilder& b, const Shape& s, const std::stri
   if (rope != kNone) k = b.rotate(p + "k_rope", k, rope, s.kv_heads, s.head_dim);
   const ValueId v = b.linear(p + "v", n, b.matrix(p + "v", kv_width, s.hidden), bias("v_bias", kv_width));
   const float scale = 1.0f / std::sqrt(float(s.head_dim));
-  const ValueId a = b.attend(p + "attend", q, k, v, {group, 0, s.heads, s.kv_heads, s.head_dim, scale});
+  const ValueId a = b.attend(p + "attend", q, k, v,
+                             {group, 0, s.heads, s.kv_heads, s.head_dim, scale, s.softcap ? 1.5f : 0});
   return b.linear(p + "o", a, b.matrix(p + "o", s.hidden, q_width), bias("o_bias", s.hidden));
 }
 
 inline ValueId record_ffn(GraphBuilder& b, const Shape& s, const std::string& p, ValueId n) {
+  if (s.plain_mlp) {
+    ValueId h = b.linear(p + "fc", n, b.matrix(p + "fc", s.ffn, s.hidden));
+    h = b.gelu(p + "gelu", h);
+    return b.linear(p + "down", h, b.matrix(p + "down", s.hidden, s.ffn));
+  }
   const ValueId gate = b.linear(p + "gate", n, b.matrix(p + "gate", s.ffn, s.hidden));
   const ValueId up = b.linear(p + "up", n, b.matrix(p + "up", s.ffn, s.hidden),
                               s.biases ? b.vector(p + "up_bias", s.ffn) : kNone);
-  return b.linear(p + "down", b.gated_silu(p + "act", gate, up), b.matrix(p + "down", s.hidden, s.ffn));
+  const ValueId y = s.gelu ? b.gated_gelu(p + "act", gate, up) : b.gated_silu(p + "act", gate, up);
+  return b.linear(p + "down", y, b.matrix(p + "down", s.hidden, s.ffn));
 }
 
 inline ValueId record(GraphBuilder& b, const Shape& s) {
   std::vector<float> freq(s.rope_dim / 2);
   for (size_t i = 0; i < freq.size(); i++)
     freq[i] = std::pow(0.05f, float(i) / float(freq.size()));
-  const int rope =
-      b.rope({.dim = s.rope_dim, .inv_freq = freq, .attention_factor = 1.1f, .scaled = s.biases});
+  Rope table{.dim = s.rope_dim, .inv_freq = freq, .attention_factor = 1.1f, .scaled = s.biases};
+  table.adjacent = s.adjacent;
+  if (s.long_rope) {
+    for (const float f : freq)
+      table.long_inv_freq.push_back(f * 0.7f);
+    table.short_context = 8;
+  }
+  const int rope = b.rope(table);
   const int group = b.kv_group({.layers = 0, .kv_heads = s.kv_heads, .head_dim = s.head_dim});
-  const WeightId table = b.matrix("embed", s.vocab, s.hidden);
-  const ValueId first = b.embed("embed", table);
+  const WeightId embedding = b.matrix("embed", s.vocab, s.hidden);
+  ValueId first = b.embed("embed", embedding);
+  if (s.multipliers) first = b.scale("embed_scale", first, 3.0f);
   ValueId x = first;
   for (int layer = 0; layer < s.layers; layer++) {
     const std::string p = "layers." + std::to_string(layer) + ".";
     const auto norm = [&](const std::string& name, ValueId v) {
+      if (s.layer_norm)
+        return b.layer_norm(p + name, v, b.vector(p + name, s.hidden), b.vector(p + name + "b", s.hidden),
+                            1e-5f);
       return b.rms_norm(p + name, v, b.vector(p + name, s.hidden), 1e-5f);
     };
     const ValueId before = x;
     const ValueId n = norm("norm1", x);
     ValueId y = record_attention(b, s, p, n, group, s.skip_some_ropes && layer % 2 == 1 ? kNone : rope);
     if (s.post_norm) y = norm("post_norm1", y);
+    if (s.multipliers) y = b.scale(p + "scale1", y, 0.3f);
     x = b.add(p + "add1", x, y);
     y = record_ffn(b, s, p, s.parallel ? n : norm("norm2", x));
     if (s.post_norm) y = norm("post_norm2", y);
+    if (s.multipliers) y = b.scale(p + "scale2", y, 0.3f);
     x = layer % 2 == 0 ? b.add(p + "add2", x, y) : b.add(p + "add2", y, x);
     if (s.late_residual) x = b.add(p + "add3", x, before);
   }
   if (s.late_residual) x = b.add("add", first, x);
   x = b.rms_norm("norm", x, b.vector("norm", s.hidden), 1e-5f);
   x = b.select_logit_rows("select", x);
-  const ValueId logits = b.linear("head", x, s.tied ? table : b.matrix("head", s.vocab, s.hidden));
+  ValueId logits = b.linear("head", x, s.tied ? embedding : b.matrix("head", s.vocab, s.hidden));
+  if (s.multipliers) logits = b.scale("logit_scale", logits, 0.4f);
+  if (s.softcap) logits = b.softcap("logit_cap", logits, 2.0f);
   return s.odd_logits ? b.add("odd", logits, logits) : logits;
 }
 
