@@ -16,7 +16,7 @@ void Batch::gather(std::span<const Row> rows, const PagePool& pool, std::span<co
   for (const Row& row : rows) {
     const int32_t first = tokens(), count = int32_t(row.tokens.size());
     tokens_.insert(tokens_.end(), row.tokens.begin(), row.tokens.end());
-    sequences_.push_back({first, count, row.first_position, {}});
+    sequences_.push_back({first, count, row.first_position, {}, row.sequence->long_rope()});
     first_logit_.push_back(logit_rows());
     for (int32_t i = count - row.logits; i < count; ++i)
       logit_rows_.push_back(first + i);

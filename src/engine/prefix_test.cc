@@ -78,6 +78,25 @@ TEST(PrefixSharing, a_later_prompt_says_what_it_found_and_why_not_more) {
   EXPECT_EQ(nothing.lookup.end, PrefixEnd::kNew);
 }
 
+// Keys of the two were rotated by other frequencies.
+TEST(PrefixSharing, prompts_of_the_short_and_of_the_long_rope_share_nothing) {
+  TestEngine t;
+  t.graph.ropes.push_back({.dim = 2, .inv_freq = {1}, .long_inv_freq = {0.5f}, .short_context = 200});
+  const auto cached = [&](int32_t common) {
+    auto stream = t.submit(alike(common, 5, 1));
+    t.drain();
+    int32_t tokens = 0;
+    while (auto event = stream->try_next())
+      tokens = event->prompt.cached_tokens;
+    return tokens;
+  };
+  EXPECT_EQ(cached(150), 0);
+  EXPECT_EQ(cached(150), 154);
+  EXPECT_EQ(cached(195), 150);  // 200 tokens: still the short one
+  EXPECT_EQ(cached(250), 0);
+  EXPECT_EQ(cached(300), 250);
+}
+
 TEST(PrefixSharing, kept_pages_give_way_to_requests) {
   // Eight pages: what earlier prompts left must not keep a long one out.
   TestEngine t({.context = 500, .memory_bytes = 8 * 4096}), alone;

@@ -16,14 +16,15 @@ bool needs_counts(const SamplingParams& p) {
 }  // namespace
 
 Sequence::Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int64_t submitted_ns,
-                   PrefixCache* prefixes, KvCache cache, int32_t context)
+                   PrefixCache* prefixes, KvCache cache, int32_t context, bool long_rope)
     : request_(std::move(request)),
       stream_(std::move(stream)),
       times_{.submitted = submitted_ns},
       rank_{.moment = submitted_ns + request_.priority * kPriorityStepNs},
-      path_(prefixes, {request_.tenant, request_.cache_salt}),
+      path_(prefixes, {request_.tenant, request_.cache_salt, long_rope}),
       cache_(std::move(cache)),
       context_(context),
+      long_rope_(long_rope),
       prompt_length_(int32_t(request_.prompt.size())),
       counting_(needs_counts(request_.sampling)),
       tokens_(std::move(request_.prompt)),

@@ -27,9 +27,9 @@ namespace invar {
 
 class Sequence {
  public:
-  // context bounds prompt and answer together.
+  // context bounds prompt and answer together; long_rope: Graph::rotates_long of the prompt.
   Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int64_t submitted_ns,
-           PrefixCache* prefixes, KvCache cache, int32_t context);
+           PrefixCache* prefixes, KvCache cache, int32_t context, bool long_rope = false);
 
   int32_t length() const { return int32_t(tokens_.size()); }
   int32_t prompt_length() const { return prompt_length_; }
@@ -43,6 +43,7 @@ class Sequence {
   void set_place(uint64_t serial, int32_t choice) { rank_.serial = serial, rank_.choice = choice; }
   int32_t priority() const { return request_.priority; }
   uint64_t tenant() const { return request_.tenant; }
+  bool long_rope() const { return long_rope_; }
   const RequestTimes& times() const { return times_; }
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
@@ -114,6 +115,7 @@ class Sequence {
   PrefixPath path_;  // before the pages: they go first
   KvCache cache_;
   int32_t context_;
+  bool long_rope_;
   int32_t prompt_length_;
   int32_t computed_ = 0;  // positions below were committed at least once: their logits were shown
   bool counting_;         // penalties need counts_

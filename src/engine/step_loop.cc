@@ -101,9 +101,10 @@ bool StepLoop::drain() {
 }
 
 std::unique_ptr<Sequence> StepLoop::sequence_of(Arrival::Choice& choice, int64_t submitted_ns) {
+  const bool long_rope = parts_.model.graph->rotates_long(int64_t(choice.request.prompt.size()));
   return std::make_unique<Sequence>(std::move(choice.request), std::move(choice.stream), submitted_ns,
-                                    &prefixes_, KvCache(parts_.pool.get(), parts_.placements),
-                                    parts_.context);
+                                    &prefixes_, KvCache(parts_.pool.get(), parts_.placements), parts_.context,
+                                    long_rope);
 }
 
 Result<StepOutputs> StepLoop::forward(const Plan& plan, StepRecord* record) {

@@ -68,7 +68,8 @@ PrefixNode* PrefixCache::root(const PrefixScope& scope) {
   std::unique_ptr<PrefixNode>& root = roots_[scope];
   if (root == nullptr) {
     root = std::make_unique<PrefixNode>();
-    root->unsalted = chained(scope.tenant, {});
+    const int32_t variant = -1;  // no token
+    root->unsalted = chained(scope.tenant, std::span(&variant, scope.long_rope ? 1 : 0));
     root->digest = hash64(std::as_bytes(std::span(&scope.salt, 1)), root->unsalted);
   }
   return root.get();

@@ -46,9 +46,11 @@ struct PrefixLookup {
   int32_t known_token = -1;  // that the nearest known sequence has at the end; -1 = it ends there too
 };
 
-// Who shares with whom: prompts of one tenant under one salt. The tenant is what a miss may tell about.
+// Who shares with whom: prompts of one tenant under one salt, if the same frequencies rotate their keys. The
+// tenant is what a miss may tell about.
 struct PrefixScope {
   uint64_t tenant = 0, salt = 0;
+  bool long_rope = false;
   auto operator<=>(const PrefixScope&) const = default;
 };
 
