@@ -25,6 +25,29 @@ constexpr Rule kLayer[] = {
     {"ffn_down", "mlp.down_proj"},       {"attn_rot_embd", "self_attn.rotary_emb.inv_freq"},
 };
 
+// Names that mean something else, or something at all, in one architecture only.
+struct Exception {
+  std::string_view architecture;
+  Rule rule;
+};
+constexpr Exception kExceptions[] = {
+    {"gemma2", {"post_attention_norm", "post_attention_layernorm"}},
+    {"gemma2", {"ffn_norm", "pre_feedforward_layernorm"}},
+    {"gemma2", {"post_ffw_norm", "post_feedforward_layernorm"}},
+    {"gemma3", {"post_attention_norm", "post_attention_layernorm"}},
+    {"gemma3", {"ffn_norm", "pre_feedforward_layernorm"}},
+    {"gemma3", {"post_ffw_norm", "post_feedforward_layernorm"}},
+    {"glm4", {"post_attention_norm", "post_self_attn_layernorm"}},
+    {"glm4", {"post_ffw_norm", "post_mlp_layernorm"}},
+    {"glm4", {"ffn_up", "mlp.gate_up_proj"}},
+    {"olmo2", {"post_attention_norm", "post_attention_layernorm"}},
+    {"olmo2", {"post_ffw_norm", "post_feedforward_layernorm"}},
+    {"phi3", {"attn_qkv", "self_attn.qkv_proj"}},
+    {"phi3", {"ffn_up", "mlp.gate_up_proj"}},
+    {"starcoder2", {"ffn_up", "mlp.c_fc"}},
+    {"starcoder2", {"ffn_down", "mlp.c_proj"}},
+};
+
 template <size_t n>
 std::string_view lookup(const Rule (&rules)[n], std::string_view name) {
   for (const Rule& rule : rules)
@@ -32,9 +55,15 @@ std::string_view lookup(const Rule (&rules)[n], std::string_view name) {
   return {};
 }
 
+std::string_view lookup_layer(std::string_view architecture, std::string_view name) {
+  for (const Exception& e : kExceptions)
+    if (e.architecture == architecture && e.rule.gguf == name) return e.rule.canonical;
+  return lookup(kLayer, name);
+}
+
 }  // namespace
 
-std::string canonical_name(std::string_view gguf_name) {
+std::string canonical_name(std::string_view gguf_name, std::string_view architecture) {
   const size_t dot = gguf_name.rfind('.');
   if (dot == std::string_view::npos) return std::string(gguf_name);
   const std::string_view stem = gguf_name.substr(0, dot), suffix = gguf_name.substr(dot);
@@ -43,7 +72,8 @@ std::string canonical_name(std::string_view gguf_name) {
   if (!stem.starts_with("blk.")) return std::string(gguf_name);
   const size_t after = stem.find('.', 4);
   if (after == std::string_view::npos) return std::string(gguf_name);
-  const std::string_view layer = stem.substr(4, after - 4), part = lookup(kLayer, stem.substr(after + 1));
+  const std::string_view layer = stem.substr(4, after - 4),
+                         part = lookup_layer(architecture, stem.substr(after + 1));
   const bool number =
       !layer.empty() && std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (part.empty() || !number) return std::string(gguf_name);

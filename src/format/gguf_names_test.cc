@@ -6,21 +6,37 @@ namespace invar {
 namespace {
 
 TEST(GgufNames, dense_decoder_names_become_canonical) {
-  EXPECT_EQ(canonical_name("token_embd.weight"), "model.embed_tokens.weight");
-  EXPECT_EQ(canonical_name("output_norm.weight"), "model.norm.weight");
-  EXPECT_EQ(canonical_name("output.weight"), "lm_head.weight");
-  EXPECT_EQ(canonical_name("blk.0.attn_q.weight"), "model.layers.0.self_attn.q_proj.weight");
-  EXPECT_EQ(canonical_name("blk.17.attn_k.bias"), "model.layers.17.self_attn.k_proj.bias");
-  EXPECT_EQ(canonical_name("blk.3.attn_q_norm.weight"), "model.layers.3.self_attn.q_norm.weight");
-  EXPECT_EQ(canonical_name("blk.3.ffn_norm.weight"), "model.layers.3.post_attention_layernorm.weight");
-  EXPECT_EQ(canonical_name("blk.3.ffn_down.weight"), "model.layers.3.mlp.down_proj.weight");
+  EXPECT_EQ(canonical_name("token_embd.weight", "llama"), "model.embed_tokens.weight");
+  EXPECT_EQ(canonical_name("output_norm.weight", "llama"), "model.norm.weight");
+  EXPECT_EQ(canonical_name("output.weight", "llama"), "lm_head.weight");
+  EXPECT_EQ(canonical_name("blk.0.attn_q.weight", "llama"), "model.layers.0.self_attn.q_proj.weight");
+  EXPECT_EQ(canonical_name("blk.17.attn_k.bias", "llama"), "model.layers.17.self_attn.k_proj.bias");
+  EXPECT_EQ(canonical_name("blk.3.attn_q_norm.weight", "llama"), "model.layers.3.self_attn.q_norm.weight");
+  EXPECT_EQ(canonical_name("blk.3.ffn_norm.weight", "llama"),
+            "model.layers.3.post_attention_layernorm.weight");
+  EXPECT_EQ(canonical_name("blk.3.ffn_down.weight", "llama"), "model.layers.3.mlp.down_proj.weight");
+}
+
+TEST(GgufNames, some_names_depend_on_the_architecture) {
+  const auto name = [](const char* gguf, const char* architecture) {
+    return canonical_name(std::string("blk.1.") + gguf + ".weight", architecture).substr(15);
+  };
+  EXPECT_EQ(name("ffn_norm", "gemma2"), "pre_feedforward_layernorm.weight");
+  EXPECT_EQ(name("post_attention_norm", "gemma3"), "post_attention_layernorm.weight");
+  EXPECT_EQ(name("post_attention_norm", "glm4"), "post_self_attn_layernorm.weight");
+  EXPECT_EQ(name("ffn_norm", "glm4"), "post_attention_layernorm.weight");
+  EXPECT_EQ(name("post_ffw_norm", "olmo2"), "post_feedforward_layernorm.weight");
+  EXPECT_EQ(name("ffn_up", "phi3"), "mlp.gate_up_proj.weight");
+  EXPECT_EQ(name("ffn_up", "starcoder2"), "mlp.c_fc.weight");
+  EXPECT_EQ(name("ffn_up", "llama"), "mlp.up_proj.weight");
+  EXPECT_EQ(canonical_name("blk.0.attn_qkv.weight", "llama"), "blk.0.attn_qkv.weight");
 }
 
 TEST(GgufNames, names_without_a_rule_stay_as_they_are) {
   for (const char* name :
        {"rope_freqs.weight", "blk.0.ffn_gate_exps.weight", "blk.x.attn_q.weight", "blk..attn_q.weight",
         "blk.0.attn_q.scale", "blk.0", "output", "", ".", "blk.0.attn_q"})
-    EXPECT_EQ(canonical_name(name), name);
+    EXPECT_EQ(canonical_name(name, "llama"), name);
 }
 
 }  // namespace

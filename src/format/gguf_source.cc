@@ -20,8 +20,9 @@ class GgufSource : public ModelSource {
   Status index() {
     std::vector<SourceTensor> tensors;
     tensors.reserve(file_.tensors().size());
+    const std::string arch = architecture();
     for (const GgufTensor& t : file_.tensors())
-      tensors.push_back({canonical_name(t.name), std::string(t.name), t.type, t.shape, t.data});
+      tensors.push_back({canonical_name(t.name, arch), std::string(t.name), t.type, t.shape, t.data});
     return set_tensors(std::move(tensors));
   }
 

@@ -94,6 +94,24 @@ Result<std::optional<std::vector<int64_t>>> HfConfig::get_ints(std::string_view 
   return std::optional(std::move(out));
 }
 
+Result<std::optional<std::vector<double>>> HfConfig::get_doubles(std::string_view key) const {
+  const JsonValue* v = find(key);
+  if (v == nullptr) return std::optional<std::vector<double>>();
+  const auto* array = std::get_if<JsonValue::Array>(&v->data);
+  if (array == nullptr) return wrong_type(key, "an array of numbers", *v);
+  std::vector<double> out;
+  for (const JsonValue& item : *array) {
+    if (const auto* i = std::get_if<int64_t>(&item.data)) {
+      out.push_back(static_cast<double>(*i));
+    } else if (const auto* d = std::get_if<double>(&item.data)) {
+      out.push_back(*d);
+    } else {
+      return wrong_type(key, "an array of numbers", item);
+    }
+  }
+  return std::optional(std::move(out));
+}
+
 Result<std::optional<std::vector<std::string>>> HfConfig::get_strings(std::string_view key) const {
   const JsonValue* v = find(key);
   if (v == nullptr) return std::optional<std::vector<std::string>>();

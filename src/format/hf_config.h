@@ -30,6 +30,7 @@ class HfConfig {
   Result<std::optional<bool>> get_bool(std::string_view key) const;
   Result<std::optional<std::string>> get_string(std::string_view key) const;
   Result<std::optional<std::vector<int64_t>>> get_ints(std::string_view key) const;  // integers or bools
+  Result<std::optional<std::vector<double>>> get_doubles(std::string_view key) const;
   Result<std::optional<std::vector<std::string>>> get_strings(std::string_view key) const;
 
  private:

@@ -27,9 +27,10 @@ Digest cache_key(const ModelSource& source, std::span<const PackedEntry> entries
   std::string text = fmt::format("layout {}\nnumerics {}\nsource {}\n", kPackedLayoutVersion,
                                  kNumericsVersion, source.identity());
   for (const PackedEntry& e : entries)
-    text += fmt::format("{} {} {} {} {} {} {}\n", e.section.name,
-                        e.section.form ? e.section.form->name : "vector", e.section.rows, e.section.cols,
-                        e.source->stored_name, e.source->type->name, e.order.head_dim);
+    text +=
+        fmt::format("{} {} {} {} {} {} {} {} {}\n", e.section.name,
+                    e.section.form ? e.section.form->name : "vector", e.section.rows, e.section.cols,
+                    e.source->stored_name, e.source->type->name, e.order.head_dim, e.first_row, e.add_one);
   return sha256(text);
 }
 
@@ -43,6 +44,15 @@ std::string cache_path(const ModelSource& source, const std::string& folder) {
   return fmt::format("{}/{}-{}.packed", folder, stem, hex(std::span(digest).first(8)));
 }
 
+// The bytes of the rows that an entry takes from its tensor.
+std::span<const std::byte> part_of_source(const PackedEntry& e) {
+  const auto rows = static_cast<size_t>(e.source->shape[0]);
+  const size_t row_bytes = e.source->data.size() / rows;
+  const auto first = static_cast<size_t>(e.first_row), count = static_cast<size_t>(e.section.rows);
+  CHECK(first <= rows && count <= rows - first);
+  return e.source->data.subspan(first * row_bytes, count * row_bytes);
+}
+
 class Packer {
  public:
   Packer(const ModelSource& source, const PackOptions& options, size_t total)
@@ -53,10 +63,13 @@ class Packer {
   }
 
   Status pack(const PackedEntry& e, std::byte* out) {
-    const std::span<const std::byte> data = e.source->data;
+    const std::span<const std::byte> data = part_of_source(e);
     if (e.section.form == nullptr) {
       RETURN_IF_ERROR(
           pack_vector(*e.source->type, data, e.section.rows, e.order, reinterpret_cast<float*>(out)));
+      if (e.add_one)
+        for (int64_t i = 0; i < e.section.rows; ++i)
+          reinterpret_cast<float*>(out)[i] += 1.0f;
       done(data);
       return {};
     }
@@ -105,7 +118,7 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
   size_t source_bytes = 0;
   for (const PackedEntry& e : entries) {
     weights->sections_.push_back(e.section);
-    source_bytes += e.source->data.size();
+    source_bytes += part_of_source(e).size();
   }
   weights->offsets_ = section_offsets(weights->sections_, 0);
   weights->bytes_ = weights->offsets_.back();

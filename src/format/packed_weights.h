@@ -20,6 +20,8 @@ struct PackedEntry {
   PackedSection section;
   const SourceTensor* source;
   RowOrder order;
+  int64_t first_row = 0;  // of the source, which may be a larger matrix
+  bool add_one = false;   // vector: the source holds its elements less one
 };
 
 struct PackOptions {
@@ -30,7 +32,7 @@ struct PackOptions {
 
 class PackedWeights {
  public:
-  // Sections and sources must agree in shape (the caller has audited them).
+  // Sections and sources must agree in shape (the caller has audited them), but for the rows of a part.
   static Result<std::unique_ptr<PackedWeights>> open(const ModelSource& source,
                                                      const std::vector<PackedEntry>& entries,
                                                      const PackOptions& options);
