@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "kernels/kernel_table.h"
 #include "models/model.h"
+#include "oracle_models.h"
 
 namespace invar {
 namespace {
@@ -226,6 +227,14 @@ std::shared_ptr<const Model> load(const std::string& path) {
   return model.ok() ? *model : nullptr;
 }
 
+// One of every family, and quantized weights.
+std::vector<std::string> tiny_models() {
+  std::vector<std::string> paths = {"gguf/quant/llama-q256-Q4_K_M-mix.gguf"};
+  for (const OracleModel& model : family_models())
+    paths.emplace_back(model.path);
+  return paths;
+}
+
 class TinyModel : public testing::TestWithParam<std::string> {};
 
 TEST_P(TinyModel, crowd_equals_alone_in_every_setting) {
@@ -248,15 +257,11 @@ TEST_P(TinyModel, crowd_equals_alone_in_every_setting) {
   crowd.expect_equal();
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TinyModel,
-                         testing::Values("models/llama-untied", "models/qwen2-bias", "models/qwen3-qknorm",
-                                         "models/smollm3-nope", "gguf/quant/llama-q256-Q4_K_M-mix.gguf"),
-                         [](const auto& info) {
-                           std::string name = std::filesystem::path(info.param).filename().string();
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, TinyModel, testing::ValuesIn(tiny_models()), [](const auto& info) {
+  std::string name = std::filesystem::path(info.param).filename().string();
+  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  return name;
+});
 
 TEST(CrowdSets, sets_that_this_cpu_lacks_are_reported) {
   std::string missing;

@@ -1,7 +1,7 @@
 #pragma once
-// ReferenceModel: the forward pass of a GGUF file of the families llama and qwen3 (plain rope) in double
-// precision with dense weights, written from the mathematics and sharing nothing with the engine but the
-// reading of blocks. It fills in the positions that the stored goldens leave out and is itself checked
+// ReferenceModel: the forward pass of a GGUF file of the families llama, qwen3 and gemma3 (plain rope) in
+// double precision with dense weights, written from the mathematics and sharing nothing with the engine but
+// the reading of blocks. It fills in the positions that the stored goldens leave out and is itself checked
 // against them. Slow.
 
 #include <algorithm>
@@ -64,7 +64,14 @@ class ReferenceModel {
     dim_ = key.ok() && *key ? int(**key) : hidden_ / heads_;
     eps_ = get<float>(file.get_f32(arch_ + ".attention.layer_norm_rms_epsilon"));
     base_ = get<float>(file.get_f32(arch_ + ".rope.freq_base"));
-    if (arch_ != "llama" && arch_ != "qwen3") throw std::runtime_error("no reference for " + arch_);
+    gemma_ = arch_ == "gemma3";
+    if (gemma_) {
+      if (layers_ > 5) throw std::runtime_error("no reference for layers that see everything");
+      window_ = u32("attention.sliding_window");
+      base_ = get<float>(file.get_f32(arch_ + ".rope.freq_base_swa"));
+    }
+    if (arch_ != "llama" && arch_ != "qwen3" && !gemma_)
+      throw std::runtime_error("no reference for " + arch_);
     if (find("rope_freqs.weight")) throw std::runtime_error("no reference for scaled rope");
   }
 
@@ -75,6 +82,9 @@ class ReferenceModel {
     std::vector<double> x;
     for (const int32_t id : ids)
       x.insert(x.end(), embedding.begin() + id * hidden_, embedding.begin() + (id + 1) * hidden_);
+    if (gemma_)
+      for (double& e : x)
+        e *= std::sqrt(double(hidden_));
     for (int layer = 0; layer < layers_; ++layer) {
       const std::string p = "blk." + std::to_string(layer) + ".";
       std::vector<double> h = norm(x, weight(p + "attn_norm.weight"));
@@ -87,13 +97,15 @@ class ReferenceModel {
       }
       rotate(q, heads_, n);
       rotate(k, kv_heads_, n);
-      add(x, linear(attention(q, k, v, n), weight(p + "attn_output.weight"), n));
+      const std::vector<double> o = linear(attention(q, k, v, n), weight(p + "attn_output.weight"), n);
+      add(x, gemma_ ? norm(o, weight(p + "post_attention_norm.weight")) : o);
       h = norm(x, weight(p + "ffn_norm.weight"));
       std::vector<double> gate = linear(h, weight(p + "ffn_gate.weight"), n);
       const std::vector<double> up = linear(h, weight(p + "ffn_up.weight"), n);
       for (size_t i = 0; i < gate.size(); ++i)
-        gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
-      add(x, linear(gate, weight(p + "ffn_down.weight"), n));
+        gate[i] = gate[i] / (1 + std::exp(-(gemma_ ? gelu_argument(gate[i]) : gate[i]))) * up[i];
+      const std::vector<double> y = linear(gate, weight(p + "ffn_down.weight"), n);
+      add(x, gemma_ ? norm(y, weight(p + "post_ffw_norm.weight")) : y);
     }
     const std::vector<double> h = norm(x, weight("output_norm.weight"));
     return linear(h, find("output.weight") ? weight("output.weight") : embedding, n);
@@ -176,23 +188,28 @@ class ReferenceModel {
     for (size_t t = 0; t < n; ++t) {
       for (int h = 0; h < heads_; ++h) {
         const int kv = h / (heads_ / kv_heads_);
+        const size_t first = window_ > 0 && t + 1 > size_t(window_) ? t + 1 - size_t(window_) : 0;
         std::vector<double> p(t + 1);
         double top = -INFINITY, sum = 0;
-        for (size_t j = 0; j <= t; ++j) {
+        for (size_t j = first; j <= t; ++j) {
           for (int d = 0; d < dim_; ++d)
             p[j] += q[(t * heads_ + h) * dim_ + d] * k[(j * kv_heads_ + kv) * dim_ + d];
           p[j] /= std::sqrt(double(dim_));
           top = std::max(top, p[j]);
         }
-        for (double& e : p)
-          sum += e = std::exp(e - top);
-        for (size_t j = 0; j <= t; ++j) {
+        for (size_t j = first; j <= t; ++j)
+          sum += p[j] = std::exp(p[j] - top);
+        for (size_t j = first; j <= t; ++j) {
           for (int d = 0; d < dim_; ++d)
             out[(t * heads_ + h) * dim_ + d] += p[j] / sum * v[(j * kv_heads_ + kv) * dim_ + d];
         }
       }
     }
     return out;
+  }
+  // gelu(x), the tanh form, is x / (1 + exp(-this)).
+  static double gelu_argument(double x) {
+    return 2 * std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
   }
   static void add(std::vector<double>& x, const std::vector<double>& y) {
     for (size_t i = 0; i < x.size(); ++i)
@@ -202,6 +219,8 @@ class ReferenceModel {
   const GgufFile& file_;
   std::string arch_;
   int hidden_ = 0, layers_ = 0, heads_ = 0, kv_heads_ = 0, dim_ = 0;
+  int window_ = 0;
+  bool gemma_ = false;
   double eps_ = 0, base_ = 0;
 };
 

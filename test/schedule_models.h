@@ -17,6 +17,7 @@
 #include "engine/testing/engine_fixture.h"
 #include "format/test_files.h"
 #include "models/model.h"
+#include "oracle_models.h"
 #include "schedule_requests.h"
 
 namespace invar {
@@ -27,22 +28,26 @@ struct ScheduleModelRow {
   int32_t window = 0;  // of its windowed layers, instead of the file's
 };
 
-// A page has 64 positions: windows on both sides of one and of two.
-inline constexpr ScheduleModelRow kScheduleModels[] = {
-    {"llama", "models/llama-untied"},
-    {"llama_q4_0", "gguf/quant/llama-q256-Q4_0.gguf"},
-    {"qwen2", "models/qwen2-bias"},
-    {"qwen3", "models/qwen3-qknorm"},
-    {"smollm3", "models/smollm3-nope"},
-    {"qwen2_window_13", "models/qwen2-swa"},
-    {"qwen2_window_63", "models/qwen2-swa", 63},
-    {"qwen2_window_64", "models/qwen2-swa", 64},
-    {"qwen2_window_65", "models/qwen2-swa", 65},
-    {"qwen2_window_129", "models/qwen2-swa", 129},
-    {"fake", nullptr},
-    {"fake_window_50", nullptr, 50},
-    {"fake_window_1", nullptr, 1},
-};
+// One of every family; quantized weights; and since a page has 64 positions, windows on both sides of one and
+// of two.
+inline std::vector<ScheduleModelRow> schedule_models() {
+  std::vector<ScheduleModelRow> rows;
+  for (const OracleModel& model : family_models())
+    rows.push_back({model.family, model.path});
+  for (const ScheduleModelRow& row : std::initializer_list<ScheduleModelRow>{
+           {"llama_q4_0", "gguf/quant/llama-q256-Q4_0.gguf"},
+           {"qwen2_window_13", "models/qwen2-swa"},
+           {"qwen2_window_63", "models/qwen2-swa", 63},
+           {"qwen2_window_64", "models/qwen2-swa", 64},
+           {"qwen2_window_65", "models/qwen2-swa", 65},
+           {"qwen2_window_129", "models/qwen2-swa", 129},
+           {"fake", nullptr},
+           {"fake_window_50", nullptr, 50},
+           {"fake_window_1", nullptr, 1},
+       })
+    rows.push_back(row);
+  return rows;
+}
 
 inline std::shared_ptr<const Model> load_oracle(const std::string& path) {
   LoadOptions options;  // no cache folder: packed in memory

@@ -271,7 +271,7 @@ std::optional<uint64_t> number_of_environment(const char* name) {
 
 std::vector<std::unique_ptr<ScheduleModel>> all_models() {
   std::vector<std::unique_ptr<ScheduleModel>> models;
-  for (const ScheduleModelRow& row : kScheduleModels)
+  for (const ScheduleModelRow& row : schedule_models())
     models.push_back(std::make_unique<ScheduleModel>(row));
   return models;
 }

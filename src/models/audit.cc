@@ -21,7 +21,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 Status check(const Weight& weight, const SourceTensor& tensor) {
-  std::vector<int64_t> wanted = {weight.rows};
+  std::vector<int64_t> wanted = {weight.fused.empty() ? weight.rows : weight.fused_rows};
   if (weight.kind == Weight::Kind::kMatrix) wanted.push_back(weight.cols);
   const std::string name = quote(tensor.stored_name);
   if (tensor.shape != wanted)
@@ -44,11 +44,11 @@ Result<Audit> audit_tensors(const ModelSource& source, const ModelConfig& config
   Audit audit;
   std::unordered_set<const SourceTensor*> used;
   for (const Weight& weight : graph.weights) {
-    const SourceTensor* tensor = source.find(weight.name);
+    const SourceTensor* tensor = source.find(weight.tensor());
     if (tensor == nullptr)
       return corrupt(
           fmt::format("{}: tensor {} is missing; the file is incomplete or of another architecture",
-                      source.path(), quote(weight.name)));
+                      source.path(), quote(weight.tensor())));
     const Status status = check(weight, *tensor);
     if (!status.ok()) return status.with_context(source.path());
     audit.tensors.push_back(tensor);
@@ -56,7 +56,8 @@ Result<Audit> audit_tensors(const ModelSource& source, const ModelConfig& config
   }
   for (const SourceTensor& tensor : source.tensors()) {
     if (used.contains(&tensor)) continue;
-    if (tensor.name == "rope_freqs.weight" && source.kind() == SourceKind::kGguf) {
+    if ((tensor.name == "rope_freqs.weight" || tensor.name.starts_with("rope_factors_")) &&
+        source.kind() == SourceKind::kGguf) {
       audit.folded.push_back(tensor.stored_name);
     } else if (may_drop(tensor.name, config)) {
       audit.dropped.push_back(tensor.stored_name);

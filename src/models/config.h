@@ -3,6 +3,7 @@
 // the parser: positive, bounded, divisible where a formula divides.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "graph/graph.h"
@@ -18,8 +19,15 @@ struct ModelConfig {
   int32_t head_dim = 0;
   int32_t ffn = 0;
   int32_t context_length = 0;
-  float rms_eps = 0;
+  float norm_eps = 0;
   Rope rope;
+  std::optional<Rope> window_rope;  // of the layers with a window, where they rotate by another one
+  float attention_scale = 0;        // scores are q.k times this, 1 / sqrt(head_dim) unless a file says more
+  float attention_softcap = 0;      // 0: none
+  float logits_softcap = 0;
+  float embedding_multiplier = 1, residual_multiplier = 1, logits_multiplier = 1;
+  bool norms_less_one = false;  // weights of norms are stored less one
+  bool layer_norm = false;      // norms have a mean and a bias
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;

@@ -13,9 +13,18 @@ namespace invar {
 struct DenseRules {
   double rope_theta = 10000;
   bool tied_head = false;
-  int32_t head_dim = 0;   // 0: hidden / heads
-  bool bias_keys = true;  // attention_bias and mlp_bias are read
-  bool qkv_bias = false;  // where they are not: q, k and v have biases
+  int32_t head_dim = 0;             // 0: hidden / heads
+  bool bias_keys = true;            // attention_bias and mlp_bias are read
+  bool qkv_bias = false;            // where they are not: q, k and v have biases
+  const char* activation = "silu";  // the one function of the gate
+  // Keys that change the mathematics; where a family has no meaning for them they are refused by name.
+  bool multipliers = false;   // of embeddings, residuals, scores and logits
+  bool softcaps = false;      // of scores and logits
+  bool query_scalar = false;  // query_pre_attn_scalar: scores times its root's inverse
+  double partial_rotary = 0;  // the default of partial_rotary_factor
+  bool longrope = false;
+  double window_theta = 0;  // layers with a window rotate without scaling, by this base; -1: by the same
+  bool layer_norm = false;  // norm_epsilon and layer_norm_epsilon are the keys
 };
 
 // rotates is all true; windows are left to parse_windows(). Errors name the file and the key.

@@ -14,10 +14,13 @@ inline constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 24;  // positio
 // *out = value, if 1 <= value <= most.
 Status check_size(const char* key, int64_t value, int64_t most, int32_t* out);
 
+// *out = value, if it is positive and of a reasonable size.
+Status check_factor(const char* key, double value, float* out);
+
 // Heads, head dimension and epsilon agree with each other.
 Status check_shape(const ModelConfig& config);
 
 Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& rules);
-Result<ModelConfig> parse_gguf_dense(const ModelSource& source);
+Result<ModelConfig> parse_gguf_dense(const ModelSource& source, const DenseRules& rules);
 
 }  // namespace invar

@@ -2,17 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 namespace invar {
 
-DenseRecorder::DenseRecorder(const ModelConfig& config)
-    : config_(config), rope_(builder_.rope(config.rope)) {}
+DenseRecorder::DenseRecorder(const ModelConfig& config) : config_(config) {}
 
 ValueId DenseRecorder::embed() {
   table_ = builder_.matrix("model.embed_tokens.weight", config_.vocab, config_.hidden);
-  return builder_.embed("embed", table_);
+  return scale("embed_scale", builder_.embed("embed", table_), config_.embedding_multiplier);
 }
 
 void DenseRecorder::begin_layer(int32_t layer) {
@@ -23,16 +21,28 @@ void DenseRecorder::begin_layer(int32_t layer) {
     groups_[window] = builder_.kv_group(
         {.layers = 0, .kv_heads = config_.kv_heads, .head_dim = config_.head_dim, .window = window});
   group_ = groups_[window];
+  windowed_ = window > 0;
+}
+
+ValueId DenseRecorder::normalize(const std::string& site, ValueId x, const std::string& weight, int64_t width,
+                                 int head_dim) {
+  const WeightId w = builder_.vector(weight + ".weight", width, 0, config_.norms_less_one);
+  if (config_.layer_norm)
+    return builder_.layer_norm(site, x, w, builder_.vector(weight + ".bias", width), config_.norm_eps);
+  return builder_.rms_norm(site, x, w, config_.norm_eps, head_dim);
 }
 
 ValueId DenseRecorder::norm(const std::string& site, ValueId x, const std::string& weight) {
-  return builder_.rms_norm(site_ + site, x, builder_.vector(weight_ + weight + ".weight", config_.hidden),
-                           config_.rms_eps);
+  return normalize(site_ + site, x, weight_ + weight, config_.hidden, 0);
+}
+
+ValueId DenseRecorder::wide_norm(const std::string& site, ValueId x, const std::string& weight,
+                                 int64_t width) {
+  return normalize(site_ + site, x, weight_ + weight, width, 0);
 }
 
 ValueId DenseRecorder::head_norm(const std::string& site, ValueId x, const std::string& weight) {
-  return builder_.rms_norm(site_ + site, x, builder_.vector(weight_ + weight + ".weight", config_.head_dim),
-                           config_.rms_eps, config_.head_dim);
+  return normalize(site_ + site, x, weight_ + weight, config_.head_dim, config_.head_dim);
 }
 
 ValueId DenseRecorder::linear(const std::string& site, ValueId x, const std::string& weight, int64_t rows,
@@ -42,18 +52,33 @@ ValueId DenseRecorder::linear(const std::string& site, ValueId x, const std::str
   return builder_.linear(site_ + site, x, w, b);
 }
 
+ValueId DenseRecorder::linear_part(const std::string& site, ValueId x, const std::string& fused,
+                                   int64_t first_row, int64_t rows, int64_t fused_rows) {
+  const std::string tensor = weight_ + fused + ".weight";
+  const WeightId w = builder_.matrix(fmt::format("{}[{}:{}]", tensor, first_row, first_row + rows), rows,
+                                     config_.hidden, 0, {tensor, first_row, fused_rows});
+  return builder_.linear(site_ + site, x, w);
+}
+
+int DenseRecorder::rope_of_layer() {
+  const bool other = windowed_ && config_.window_rope;
+  int& rope = other ? window_rope_ : rope_;
+  if (rope == kNone) rope = builder_.rope(other ? *config_.window_rope : config_.rope);
+  return rope;
+}
+
 ValueId DenseRecorder::rotate(const std::string& site, ValueId x, int32_t heads) {
-  return builder_.rotate(site_ + site, x, rope_, heads, config_.head_dim);
+  return builder_.rotate(site_ + site, x, rope_of_layer(), heads, config_.head_dim);
 }
 
 ValueId DenseRecorder::attend(const std::string& site, ValueId q, ValueId k, ValueId v) {
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
   return builder_.attend(site_ + site, q, k, v,
                          {.group = group_,
                           .heads = config_.heads,
                           .kv_heads = config_.kv_heads,
                           .head_dim = config_.head_dim,
-                          .scale = scale});
+                          .scale = config_.attention_scale,
+                          .softcap = config_.attention_softcap});
 }
 
 ValueId DenseRecorder::add(const std::string& site, ValueId x, ValueId y) {
@@ -64,13 +89,27 @@ ValueId DenseRecorder::gated_silu(const std::string& site, ValueId gate, ValueId
   return builder_.gated_silu(site_ + site, gate, up);
 }
 
+ValueId DenseRecorder::gated_gelu(const std::string& site, ValueId gate, ValueId up) {
+  return builder_.gated_gelu(site_ + site, gate, up);
+}
+
+ValueId DenseRecorder::gelu(const std::string& site, ValueId x) {
+  return builder_.gelu(site_ + site, x);
+}
+
+ValueId DenseRecorder::scale(const std::string& site, ValueId x, float factor) {
+  return factor == 1 ? x : builder_.scale(site_ + site, x, factor);
+}
+
 Result<Graph> DenseRecorder::finish(ValueId x) && {
   x = builder_.select_logit_rows("logit_rows", x);
-  x = builder_.rms_norm("final_norm", x, builder_.vector("model.norm.weight", config_.hidden),
-                        config_.rms_eps);
+  x = normalize("final_norm", x, "model.norm", config_.hidden, 0);
   const WeightId head =
       config_.tied_head ? table_ : builder_.matrix("lm_head.weight", config_.vocab, config_.hidden);
-  return std::move(builder_).finish(builder_.linear("head", x, head), config_.vocab);
+  site_.clear();
+  ValueId logits = scale("logits_scale", builder_.linear("head", x, head), config_.logits_multiplier);
+  if (config_.logits_softcap > 0) logits = builder_.softcap("logits_softcap", logits, config_.logits_softcap);
+  return std::move(builder_).finish(logits, config_.vocab);
 }
 
 }  // namespace invar

@@ -5,22 +5,53 @@
 
 namespace invar {
 
+Result<ModelConfig> parse_gemma(const ModelSource& source);
+Result<ModelConfig> parse_gemma2(const ModelSource& source);
+Result<ModelConfig> parse_gemma3(const ModelSource& source);
+Result<ModelConfig> parse_glm4(const ModelSource& source);
+Result<ModelConfig> parse_granite(const ModelSource& source);
 Result<ModelConfig> parse_llama(const ModelSource& source);
-Result<Graph> build_llama(const ModelConfig& config);
+Result<ModelConfig> parse_minicpm(const ModelSource& source);
+Result<ModelConfig> parse_mistral(const ModelSource& source);
+Result<ModelConfig> parse_olmo2(const ModelSource& source);
+Result<ModelConfig> parse_olmo3(const ModelSource& source);
+Result<ModelConfig> parse_phi3(const ModelSource& source);
 Result<ModelConfig> parse_qwen2(const ModelSource& source);
-Result<Graph> build_qwen2(const ModelConfig& config);
 Result<ModelConfig> parse_qwen3(const ModelSource& source);
-Result<Graph> build_qwen3(const ModelConfig& config);
 Result<ModelConfig> parse_smollm3(const ModelSource& source);
+Result<ModelConfig> parse_starcoder2(const ModelSource& source);
+Result<Graph> build_gemma(const ModelConfig& config);
+Result<Graph> build_gemma2(const ModelConfig& config);
+Result<Graph> build_gemma3(const ModelConfig& config);
+Result<Graph> build_glm4(const ModelConfig& config);
+Result<Graph> build_granite(const ModelConfig& config);
+Result<Graph> build_llama(const ModelConfig& config);
+Result<Graph> build_olmo2(const ModelConfig& config);
+Result<Graph> build_phi3(const ModelConfig& config);
+Result<Graph> build_qwen2(const ModelConfig& config);
+Result<Graph> build_qwen3(const ModelConfig& config);
 Result<Graph> build_smollm3(const ModelConfig& config);
+Result<Graph> build_starcoder2(const ModelConfig& config);
 
 namespace {
 
 constexpr Family kFamilies[] = {
+    {"gemma", false, parse_gemma, build_gemma},
+    {"gemma2", false, parse_gemma2, build_gemma2},
+    {"gemma3", false, parse_gemma3, build_gemma3},
+    {"gemma3_text", false, parse_gemma3, build_gemma3},
+    {"glm4", false, parse_glm4, build_glm4},
+    {"granite", true, parse_granite, build_granite},
     {"llama", true, parse_llama, build_llama},
+    {"minicpm", true, parse_minicpm, build_granite},
+    {"mistral", false, parse_mistral, build_llama},
+    {"olmo2", false, parse_olmo2, build_olmo2},
+    {"olmo3", false, parse_olmo3, build_olmo2},
+    {"phi3", false, parse_phi3, build_phi3},
     {"qwen2", false, parse_qwen2, build_qwen2},
     {"qwen3", false, parse_qwen3, build_qwen3},
     {"smollm3", true, parse_smollm3, build_smollm3},
+    {"starcoder2", false, parse_starcoder2, build_starcoder2},
 };
 
 }  // namespace

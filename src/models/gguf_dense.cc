@@ -51,19 +51,23 @@ Status refuse(const std::string& what) {
 }
 
 // Keys that change the mathematics; 0 (and 1 for factors) means that they do not.
-Status refuse_unsupported(const Keys& keys) {
+Status refuse_unsupported(const Keys& keys, const DenseRules& rules) {
   for (const char* k : {"expert_count", "expert_used_count", "nextn_predict_layers"}) {
     ASSIGN_OR_RETURN(const auto n, keys.uniform(k));
     if (n.value_or(0) != 0) return refuse(fmt::format("{} = {}", keys.key(k), *n));
   }
-  for (const char* k : {"attn_logit_softcapping", "final_logit_softcapping", "attention.clamp_kqv",
-                        "attention.max_alibi_bias", "attention.scale"}) {
+  std::vector<const char*> caps = {"attention.clamp_kqv", "attention.max_alibi_bias"};
+  if (!rules.softcaps) caps.insert(caps.end(), {"attn_logit_softcapping", "final_logit_softcapping"});
+  if (!rules.multipliers) caps.push_back("attention.scale");
+  for (const char* k : caps) {
     ASSIGN_OR_RETURN(const auto x, keys.number(k));
     if (x.value_or(0) != 0) return refuse(fmt::format("{} = {}", keys.key(k), *x));
   }
-  for (const char* k : {"logit_scale", "embedding_scale", "residual_scale"}) {
-    ASSIGN_OR_RETURN(const auto x, keys.number(k));
-    if (x.value_or(0) != 0 && *x != 1) return refuse(fmt::format("{} = {}", keys.key(k), *x));
+  if (!rules.multipliers) {
+    for (const char* k : {"logit_scale", "embedding_scale", "residual_scale"}) {
+      ASSIGN_OR_RETURN(const auto x, keys.number(k));
+      if (x.value_or(0) != 0 && *x != 1) return refuse(fmt::format("{} = {}", keys.key(k), *x));
+    }
   }
   ASSIGN_OR_RETURN(const auto causal, keys.file().get_bool(keys.key("attention.causal")));
   if (!causal.value_or(true)) return refuse(keys.key("attention.causal") + " = false");
@@ -112,18 +116,71 @@ Result<RopeScaling> parse_scaling(const Keys& keys) {
   return s;
 }
 
-Status parse_rope(const Keys& keys, const ModelSource& source, ModelConfig* out) {
-  ASSIGN_OR_RETURN(const auto theta, keys.number("rope.freq_base"));
-  ASSIGN_OR_RETURN(const RopeScaling scaling, parse_scaling(keys));
-  std::vector<float> divisors;
-  if (const SourceTensor* t = source.find("rope_freqs.weight"); t != nullptr) {
-    if (std::strcmp(t->type->name, "F32") != 0 || t->shape != std::vector<int64_t>{out->head_dim / 2})
-      return corrupt(fmt::format("rope_freqs.weight is not F32 [{}]", out->head_dim / 2));
-    divisors.resize(t->data.size() / 4);
-    std::memcpy(divisors.data(), t->data.data(), t->data.size());
-    if (scaling.rule != RopeRule::kPlain) return refuse("rope_freqs.weight together with rope scaling");
+// A side tensor of factors for the rotary frequencies; empty if there is none.
+Result<std::vector<float>> frequency_factors(const ModelSource& source, const char* name, int32_t dim) {
+  std::vector<float> factors;
+  if (const SourceTensor* t = source.find(name); t != nullptr) {
+    if (std::strcmp(t->type->name, "F32") != 0 || t->shape != std::vector<int64_t>{dim / 2})
+      return corrupt(fmt::format("{} is not F32 [{}]", name, dim / 2));
+    factors.resize(t->data.size() / 4);
+    std::memcpy(factors.data(), t->data.data(), t->data.size());
   }
-  ASSIGN_OR_RETURN(out->rope, make_rope(theta.value_or(10000), out->head_dim, scaling, divisors));
+  return factors;
+}
+
+// Longrope is told by its tensors; the keys say how far the short list goes.
+Status parse_longrope(const Keys& keys, const ModelSource& source, int32_t dim, int32_t context,
+                      RopeScaling* s) {
+  ASSIGN_OR_RETURN(s->short_factor, frequency_factors(source, "rope_factors_short.weight", dim));
+  ASSIGN_OR_RETURN(s->long_factor, frequency_factors(source, "rope_factors_long.weight", dim));
+  s->rule = RopeRule::kLongrope;
+  ASSIGN_OR_RETURN(const auto original, keys.uniform("rope.scaling.original_context_length"));
+  s->original_context = static_cast<double>(original.value_or(context));
+  if (s->original_context > 0) s->factor = static_cast<double>(context) / s->original_context;
+  ASSIGN_OR_RETURN(const auto attention, keys.number("rope.scaling.attn_factor"));
+  if (attention) s->attention_factor = static_cast<double>(*attention);
+  return {};
+}
+
+Status parse_rope(const Keys& keys, const ModelSource& source, const DenseRules& rules, int32_t dim,
+                  ModelConfig* out) {
+  ASSIGN_OR_RETURN(const auto stored, keys.number("rope.freq_base"));
+  const double theta = stored ? static_cast<double>(*stored) : 10000;
+  RopeScaling scaling;
+  if (rules.longrope && source.find("rope_factors_long.weight") != nullptr) {
+    RETURN_IF_ERROR(parse_longrope(keys, source, dim, out->context_length, &scaling));
+  } else {
+    ASSIGN_OR_RETURN(scaling, parse_scaling(keys));
+  }
+  ASSIGN_OR_RETURN(const auto divisors, frequency_factors(source, "rope_freqs.weight", dim));
+  if (!divisors.empty() && scaling.rule != RopeRule::kPlain)
+    return refuse("rope_freqs.weight together with rope scaling");
+  ASSIGN_OR_RETURN(out->rope, make_rope(theta, dim, scaling, divisors));
+  if (rules.window_theta == 0) return {};
+  ASSIGN_OR_RETURN(const auto local, keys.number("rope.freq_base_swa"));
+  const double other = rules.window_theta < 0 ? theta : rules.window_theta;
+  ASSIGN_OR_RETURN(out->window_rope, make_rope(local ? static_cast<double>(*local) : other, dim, {}));
+  return {};
+}
+
+Status parse_factors(const Keys& keys, const DenseRules& rules, ModelConfig* out) {
+  const auto into = [&](const char* key, float* to) -> Status {
+    ASSIGN_OR_RETURN(const auto value, keys.number(key));
+    if (value.value_or(0) == 0) return {};
+    return check_factor(keys.key(key).c_str(), static_cast<double>(*value), to);
+  };
+  if (rules.multipliers) {
+    float scaling = 1;
+    RETURN_IF_ERROR(into("embedding_scale", &out->embedding_multiplier));
+    RETURN_IF_ERROR(into("residual_scale", &out->residual_multiplier));
+    RETURN_IF_ERROR(into("attention.scale", &out->attention_scale));
+    RETURN_IF_ERROR(into("logit_scale", &scaling));
+    out->logits_multiplier = static_cast<float>(1.0 / static_cast<double>(scaling));
+  }
+  if (rules.softcaps) {
+    RETURN_IF_ERROR(into("attn_logit_softcapping", &out->attention_softcap));
+    RETURN_IF_ERROR(into("final_logit_softcapping", &out->logits_softcap));
+  }
   return {};
 }
 
@@ -142,9 +199,9 @@ Status parse_vocab(const Keys& keys, const ModelSource& source, ModelConfig* out
 
 }  // namespace
 
-Result<ModelConfig> parse_gguf_dense(const ModelSource& source) {
+Result<ModelConfig> parse_gguf_dense(const ModelSource& source, const DenseRules& rules) {
   const Keys keys(*source.gguf(), source.architecture());
-  RETURN_IF_ERROR(refuse_unsupported(keys));
+  RETURN_IF_ERROR(refuse_unsupported(keys, rules));
   ModelConfig out;
   RETURN_IF_ERROR(keys.size("block_count", kMaxLayers, &out.layers));
   RETURN_IF_ERROR(keys.size("embedding_length", kMaxWidth, &out.hidden));
@@ -158,14 +215,17 @@ Result<ModelConfig> parse_gguf_dense(const ModelSource& source) {
   RETURN_IF_ERROR(keys.size("rope.dimension_count", kMaxHeadDim, &rotated, out.head_dim));
   if (value_dim != out.head_dim)
     return refuse(fmt::format("{} = {}", keys.key("attention.value_length"), value_dim));
-  if (rotated != out.head_dim)
+  if (rotated != out.head_dim && (rules.partial_rotary == 0 || rotated > out.head_dim || rotated % 2 != 0))
     return refuse(fmt::format("{} = {}", keys.key("rope.dimension_count"), rotated));
-  ASSIGN_OR_RETURN(const auto eps, keys.number("attention.layer_norm_rms_epsilon"));
-  if (!eps) return corrupt(keys.key("attention.layer_norm_rms_epsilon") + " is missing");
-  out.rms_eps = *eps;
+  const char* eps_key =
+      rules.layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+  ASSIGN_OR_RETURN(const auto eps, keys.number(eps_key));
+  if (!eps) return corrupt(keys.key(eps_key) + " is missing");
+  out.norm_eps = *eps;
   RETURN_IF_ERROR(check_shape(out));
   RETURN_IF_ERROR(parse_vocab(keys, source, &out));
-  RETURN_IF_ERROR(parse_rope(keys, source, &out));
+  RETURN_IF_ERROR(parse_rope(keys, source, rules, rotated, &out));
+  RETURN_IF_ERROR(parse_factors(keys, rules, &out));
   // GGUF has no keys for these; the tensors say it, and the audit finds what does not fit.
   out.qkv_bias = source.find("model.layers.0.self_attn.q_proj.bias") != nullptr;
   out.output_bias = source.find("model.layers.0.self_attn.o_proj.bias") != nullptr;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <string_view>
+
 #include "base/quote.h"
 #include "format/hf_config.h"
 #include "models/dense_config.h"
@@ -29,7 +32,21 @@ Status refuse(const std::string& what, const char* remedy = "use another model")
   return unsupported(fmt::format("{} is not supported by this version; {}", what, remedy));
 }
 
-Status refuse_unsupported(const HfConfig& c) {
+// "gelu" of the first Gemma files stands for the tanh form, as their authors said later.
+Status check_activation(const HfConfig& c, const DenseRules& rules) {
+  std::string activation = rules.activation;
+  RETURN_IF_ERROR(optional_into(c.get_string("hidden_act"), &activation));
+  RETURN_IF_ERROR(optional_into(c.get_string("hidden_activation"), &activation));
+  const bool tanh_form =
+      activation == "gelu_pytorch_tanh" || activation == "gelu" || activation == "gelu_new";
+  if (activation == rules.activation ||
+      (rules.activation == std::string_view("gelu_pytorch_tanh") && tanh_form))
+    return {};
+  return refuse("hidden_act " + quote(activation),
+                fmt::format("this family has {}", rules.activation).c_str());
+}
+
+Status refuse_unsupported(const HfConfig& c, const DenseRules& rules) {
   if (c.has("quantization_config")) {
     std::string method = "unknown";
     RETURN_IF_ERROR(optional_into(c.get_string("quantization_config.quant_method"), &method));
@@ -41,25 +58,31 @@ Status refuse_unsupported(const HfConfig& c) {
     RETURN_IF_ERROR(optional_into(c.get_int(key), &n));
     if (n > 0) return refuse(fmt::format("a mixture of experts ({} = {})", key, n));
   }
-  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
-    if (c.has(key)) return refuse(fmt::format("a softcap ({})", key));
-  for (const char* key :
-       {"embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"}) {
-    double factor = 1;
-    RETURN_IF_ERROR(optional_into(c.get_double(key), &factor));
-    if (factor != 1) return refuse(fmt::format("a multiplier ({} = {})", key, factor));
+  if (!rules.softcaps)
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
+      if (c.has(key)) return refuse(fmt::format("a softcap ({})", key));
+  if (!rules.multipliers) {
+    for (const char* key :
+         {"embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"}) {
+      double factor = 1;
+      RETURN_IF_ERROR(optional_into(c.get_double(key), &factor));
+      if (factor != 1) return refuse(fmt::format("a multiplier ({} = {})", key, factor));
+    }
   }
-  for (const char* key : {"rope_parameters.full_attention", "rope_parameters.sliding_attention"})
-    if (c.has(key)) return refuse(fmt::format("rope per layer type ({})", key));
-  for (const char* key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}) {
-    double part = 1;
-    RETURN_IF_ERROR(optional_into(c.get_double(key), &part));
-    if (part != 1) return refuse(fmt::format("a partial rotation ({} = {})", key, part));
+  if (rules.window_theta == 0)
+    for (const char* key : {"rope_parameters.full_attention", "rope_parameters.sliding_attention"})
+      if (c.has(key)) return refuse(fmt::format("rope per layer type ({})", key));
+  if (rules.partial_rotary == 0) {
+    for (const char* key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor"}) {
+      double part = 1;
+      RETURN_IF_ERROR(optional_into(c.get_double(key), &part));
+      if (part != 1) return refuse(fmt::format("a partial rotation ({} = {})", key, part));
+    }
   }
-  std::string activation = "silu";
-  RETURN_IF_ERROR(optional_into(c.get_string("hidden_act"), &activation));
-  if (activation != "silu") return refuse("hidden_act " + quote(activation));
-  return {};
+  bool bidirectional = false;
+  RETURN_IF_ERROR(optional_into(c.get_bool("use_bidirectional_attention"), &bidirectional));
+  if (bidirectional) return refuse("use_bidirectional_attention");
+  return check_activation(c, rules);
 }
 
 // A number or a list. -1 stands for none in some files.
@@ -78,7 +101,8 @@ Status check_token_ids(const HfConfig& c, const char* key, int32_t vocab) {
   return {};
 }
 
-Result<RopeScaling> parse_scaling(const HfConfig& c, const std::string& where, int64_t context) {
+Result<RopeScaling> parse_scaling(const HfConfig& c, const std::string& where, const DenseRules& rules,
+                                  int64_t context) {
   RopeScaling s;
   std::string type = "default";
   RETURN_IF_ERROR(optional_into(c.get_string(where + ".type"), &type));
@@ -119,17 +143,82 @@ Result<RopeScaling> parse_scaling(const HfConfig& c, const std::string& where, i
     ASSIGN_OR_RETURN(s.mscale_all_dim, number("mscale_all_dim"));
     return s;
   }
+  if ((type == "longrope" || type == "su") && rules.longrope) {
+    s.rule = RopeRule::kLongrope;
+    s.original_context = static_cast<double>(context);
+    RETURN_IF_ERROR(optional_into(c.get_double("original_max_position_embeddings"), &s.original_context));
+    RETURN_IF_ERROR(optional_into(number("original_max_position_embeddings"), &s.original_context));
+    RETURN_IF_ERROR(optional_into(number("factor"), &s.factor));
+    if (s.original_context > 0) s.factor = static_cast<double>(context) / s.original_context;
+    ASSIGN_OR_RETURN(s.attention_factor, number("attention_factor"));
+    for (const auto& [key, list] :
+         {std::pair{"short_factor", &s.short_factor}, {"long_factor", &s.long_factor}}) {
+      ASSIGN_OR_RETURN(const auto values,
+                       required(c.get_doubles(where + "." + key), (where + "." + key).c_str()));
+      list->assign(values.begin(), values.end());
+    }
+    return s;
+  }
   return refuse(fmt::format("{} of type {}", where, quote(type)),
                 "default, linear, llama3 and yarn are supported");
 }
 
+// The rope that `where` describes; theta is the family's or the file's where it says nothing.
+Result<Rope> parse_one_rope(const HfConfig& c, const std::string& where, const DenseRules& rules,
+                            double theta, const ModelConfig& config) {
+  RETURN_IF_ERROR(optional_into(c.get_double(where + ".rope_theta"), &theta));
+  double part = rules.partial_rotary == 0 ? 1 : rules.partial_rotary;
+  RETURN_IF_ERROR(optional_into(c.get_double("partial_rotary_factor"), &part));
+  RETURN_IF_ERROR(optional_into(c.get_double(where + ".partial_rotary_factor"), &part));
+  if (!(part > 0 && part <= 1))
+    return corrupt(fmt::format("partial_rotary_factor is {}, not between 0 and 1", part));
+  ASSIGN_OR_RETURN(const RopeScaling scaling, parse_scaling(c, where, rules, config.context_length));
+  return make_rope(theta, static_cast<int32_t>(config.head_dim * part), scaling);
+}
+
 Status parse_rope(const HfConfig& c, const DenseRules& rules, ModelConfig* out) {
-  const std::string where = c.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  double theta = rules.rope_theta;
+  double theta = rules.rope_theta, window_theta = rules.window_theta;
   RETURN_IF_ERROR(optional_into(c.get_double("rope_theta"), &theta));
+  if (c.has("rope_parameters.full_attention") || c.has("rope_parameters.sliding_attention")) {
+    ASSIGN_OR_RETURN(out->rope, parse_one_rope(c, "rope_parameters.full_attention", rules, theta, *out));
+    ASSIGN_OR_RETURN(out->window_rope,
+                     parse_one_rope(c, "rope_parameters.sliding_attention", rules, theta, *out));
+    return {};
+  }
+  const std::string where = c.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  ASSIGN_OR_RETURN(out->rope, parse_one_rope(c, where, rules, theta, *out));
+  if (rules.window_theta == 0) return {};
   RETURN_IF_ERROR(optional_into(c.get_double("rope_parameters.rope_theta"), &theta));
-  ASSIGN_OR_RETURN(const RopeScaling scaling, parse_scaling(c, where, out->context_length));
-  ASSIGN_OR_RETURN(out->rope, make_rope(theta, out->head_dim, scaling));
+  RETURN_IF_ERROR(optional_into(c.get_double("rope_local_base_freq"), &window_theta));
+  ASSIGN_OR_RETURN(out->window_rope, make_rope(window_theta < 0 ? theta : window_theta, out->rope.dim, {}));
+  return {};
+}
+
+Status parse_factors(const HfConfig& c, const DenseRules& rules, ModelConfig* out) {
+  const auto into = [&](const char* key, float* to) -> Status {
+    ASSIGN_OR_RETURN(const auto value, c.get_double(key));
+    return value ? check_factor(key, *value, to) : Status();
+  };
+  if (rules.multipliers) {
+    float scaling = 1;
+    out->attention_scale = 1;
+    RETURN_IF_ERROR(into("embedding_multiplier", &out->embedding_multiplier));
+    RETURN_IF_ERROR(into("residual_multiplier", &out->residual_multiplier));
+    RETURN_IF_ERROR(into("attention_multiplier", &out->attention_scale));
+    RETURN_IF_ERROR(into("logits_scaling", &scaling));
+    out->logits_multiplier = static_cast<float>(1.0 / static_cast<double>(scaling));
+  }
+  if (rules.softcaps) {
+    RETURN_IF_ERROR(into("attn_logit_softcapping", &out->attention_softcap));
+    RETURN_IF_ERROR(into("final_logit_softcapping", &out->logits_softcap));
+  }
+  if (rules.query_scalar) {
+    double scalar = out->head_dim;
+    RETURN_IF_ERROR(optional_into(c.get_double("query_pre_attn_scalar"), &scalar));
+    float checked = 0;
+    RETURN_IF_ERROR(check_factor("query_pre_attn_scalar", scalar, &checked));
+    out->attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  }
   return {};
 }
 
@@ -143,7 +232,7 @@ Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& 
   };
   ModelConfig out;
   RETURN_IF_ERROR(size("num_hidden_layers", kMaxLayers, &out.layers));
-  RETURN_IF_ERROR(refuse_unsupported(c));
+  RETURN_IF_ERROR(refuse_unsupported(c, rules));
   RETURN_IF_ERROR(size("vocab_size", kMaxVocab, &out.vocab));
   for (const char* key : {"bos_token_id", "eos_token_id"})
     RETURN_IF_ERROR(check_token_ids(c, key, out.vocab));
@@ -156,8 +245,9 @@ Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& 
   RETURN_IF_ERROR(check_size("num_key_value_heads", kv_heads, kMaxHeads, &out.kv_heads));
   RETURN_IF_ERROR(optional_into(c.get_int("head_dim"), &head_dim));
   RETURN_IF_ERROR(check_size("head_dim", head_dim, kMaxHeadDim, &out.head_dim));
-  ASSIGN_OR_RETURN(const double eps, required(c.get_double("rms_norm_eps"), "rms_norm_eps"));
-  out.rms_eps = static_cast<float>(eps);
+  const char* eps_key = rules.layer_norm ? "norm_epsilon" : "rms_norm_eps";
+  ASSIGN_OR_RETURN(const double eps, required(c.get_double(eps_key), eps_key));
+  out.norm_eps = static_cast<float>(eps);
   out.qkv_bias = rules.qkv_bias;
   if (rules.bias_keys) {
     RETURN_IF_ERROR(optional_into(c.get_bool("attention_bias"), &out.qkv_bias));
@@ -168,6 +258,7 @@ Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& 
   RETURN_IF_ERROR(optional_into(c.get_bool("tie_word_embeddings"), &out.tied_head));
   RETURN_IF_ERROR(check_shape(out));
   RETURN_IF_ERROR(parse_rope(c, rules, &out));
+  RETURN_IF_ERROR(parse_factors(c, rules, &out));
   return out;
 }
 

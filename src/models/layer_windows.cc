@@ -38,7 +38,13 @@ Result<std::vector<bool>> listed_layers(const std::vector<std::string>& types, s
   return windowed;
 }
 
-Status parse_hf_windows(const HfConfig& c, WindowRule rule, ModelConfig* config) {
+void set_pattern(int64_t interval, int32_t window, ModelConfig* config) {
+  for (size_t l = 0; l < config->windows.size(); ++l)
+    config->windows[l] = (static_cast<int64_t>(l) + 1) % interval == 0 ? 0 : window;
+}
+
+// Families whose layers have windows by use_sliding_window.
+Status parse_used_windows(const HfConfig& c, WindowRule rule, ModelConfig* config) {
   ASSIGN_OR_RETURN(const auto types, c.get_strings("layer_types"));
   ASSIGN_OR_RETURN(const auto size, c.get_int("sliding_window"));
   ASSIGN_OR_RETURN(const auto used, c.get_bool("use_sliding_window"));
@@ -68,22 +74,62 @@ Status parse_hf_windows(const HfConfig& c, WindowRule rule, ModelConfig* config)
   return {};
 }
 
-// Without a list of layers the key means another thing for every architecture, so that nothing is guessed.
+Status parse_hf_windows(const HfConfig& c, WindowRule rule, const WindowPattern& pattern,
+                        ModelConfig* config) {
+  if (rule != WindowRule::kAllLayers && rule != WindowRule::kPattern)
+    return parse_used_windows(c, rule, config);
+  ASSIGN_OR_RETURN(const auto types, c.get_strings("layer_types"));
+  ASSIGN_OR_RETURN(auto size, c.get_int("sliding_window"));
+  if (!size && pattern.size > 0) size = pattern.size;
+  if (!size) return {};
+  int32_t window = 0;
+  RETURN_IF_ERROR(check_size("sliding_window", *size, kMaxContext, &window));
+  if (types) {
+    ASSIGN_OR_RETURN(const auto windowed, listed_layers(*types, config->windows.size()));
+    set_windows(windowed, window, config);
+    return {};
+  }
+  if (rule == WindowRule::kAllLayers) {
+    config->windows.assign(config->windows.size(), window);
+    return {};
+  }
+  ASSIGN_OR_RETURN(const auto stored, c.get_int("sliding_window_pattern"));
+  int32_t interval = 0;
+  RETURN_IF_ERROR(
+      check_size("sliding_window_pattern", stored.value_or(pattern.interval), kMaxLayers, &interval));
+  set_pattern(interval, window, config);
+  return {};
+}
+
+// Without a list of layers the key means another thing for every architecture.
 Status parse_gguf_windows(const GgufFile& file, const std::string& prefix, WindowRule rule,
-                          ModelConfig* config) {
+                          const WindowPattern& pattern, ModelConfig* config) {
   const std::string key = prefix + ".attention.sliding_window", list_key = key + "_pattern";
-  ASSIGN_OR_RETURN(const auto size, file.get_int(key));
+  ASSIGN_OR_RETURN(auto size, file.get_int(key));
+  if (!size && pattern.size > 0) size = pattern.size;
   if (size.value_or(0) == 0) return {};
+  int32_t window = 0;
+  RETURN_IF_ERROR(check_size(key.c_str(), *size, kMaxContext, &window));
   const GgufEntry* list = file.find(list_key);
   if (rule == WindowRule::kNone) return refuse(fmt::format("{} = {}", key, *size));
-  if (list == nullptr || list->type != GgufType::kArray)
+  if (list == nullptr || list->type != GgufType::kArray) {
+    if (rule == WindowRule::kAllLayers) {
+      config->windows.assign(config->windows.size(), window);
+      return {};
+    }
+    if (rule == WindowRule::kPattern && (pattern.interval > 0 || list != nullptr)) {
+      ASSIGN_OR_RETURN(const auto stored, file.get_int(list_key));
+      int32_t interval = 0;
+      RETURN_IF_ERROR(check_size(list_key.c_str(), stored.value_or(pattern.interval), kMaxLayers, &interval));
+      set_pattern(interval, window, config);
+      return {};
+    }
     return refuse(fmt::format("{} = {} without a list of layers in {}", key, *size, list_key));
+  }
   ASSIGN_OR_RETURN(const auto layers, file.get_ints(list_key));
   if (layers->size() != config->windows.size())
     return corrupt(
         fmt::format("{} has {} elements for {} layers", list_key, layers->size(), config->windows.size()));
-  int32_t window = 0;
-  RETURN_IF_ERROR(check_size(key.c_str(), *size, kMaxContext, &window));
   std::vector<bool> windowed;
   for (const int64_t on : *layers)
     windowed.push_back(on != 0);
@@ -93,11 +139,12 @@ Status parse_gguf_windows(const GgufFile& file, const std::string& prefix, Windo
 
 }  // namespace
 
-Status parse_windows(const ModelSource& source, WindowRule rule, ModelConfig* config) {
+Status parse_windows(const ModelSource& source, WindowRule rule, ModelConfig* config,
+                     const WindowPattern& pattern) {
   config->windows.assign(static_cast<size_t>(config->layers), 0);
   const Status read = source.kind() == SourceKind::kGguf
-                          ? parse_gguf_windows(*source.gguf(), source.architecture(), rule, config)
-                          : parse_hf_windows(*source.config(), rule, config);
+                          ? parse_gguf_windows(*source.gguf(), source.architecture(), rule, pattern, config)
+                          : parse_hf_windows(*source.config(), rule, pattern, config);
   return read.ok() ? Status() : read.with_context(source.path());
 }
 

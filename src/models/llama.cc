@@ -1,4 +1,4 @@
-// Llama 2 and 3, SmolLM2, TinyLlama.
+// Llama 2 and 3, SmolLM2, TinyLlama; Mistral, whose every layer may have a window.
 
 #include <utility>
 
@@ -12,6 +12,12 @@ namespace invar {
 Result<ModelConfig> parse_llama(const ModelSource& source) {
   ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {}));
   RETURN_IF_ERROR(parse_windows(source, WindowRule::kNone, &c));
+  return c;
+}
+
+Result<ModelConfig> parse_mistral(const ModelSource& source) {
+  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.bias_keys = false}));
+  RETURN_IF_ERROR(parse_windows(source, WindowRule::kAllLayers, &c));
   return c;
 }
 

@@ -58,7 +58,8 @@ std::vector<PackedEntry> entries(const ModelSource& source, const Family& family
     const Weight& w = graph.weights[i];
     const PackedForm* form = w.kind == Weight::Kind::kMatrix ? audit.tensors[i]->type->form : nullptr;
     const int64_t head_dim = interleaved && w.rotary_heads > 0 ? w.rows / w.rotary_heads : 0;
-    out.push_back({{w.name, form, w.rows, w.cols}, audit.tensors[i], RowOrder{head_dim}});
+    out.push_back(
+        {{w.name, form, w.rows, w.cols}, audit.tensors[i], RowOrder{head_dim}, w.first_row, w.add_one});
   }
   return out;
 }

@@ -39,9 +39,20 @@ Status check(double theta, int32_t dim, const RopeScaling& s, std::span<const fl
       return invalid_argument("high_freq_factor is not above low_freq_factor");
     return {};
   }
+  RETURN_IF_ERROR(check_range("attention_factor", s.attention_factor.value_or(1), 0x1p-20, 0x1p20));
+  if (s.rule == RopeRule::kLongrope) {
+    for (const auto& [name, list] :
+         {std::pair{"short_factor", &s.short_factor}, {"long_factor", &s.long_factor}}) {
+      if (list->size() != static_cast<size_t>(dim / 2))
+        return invalid_argument(
+            fmt::format("{} has {} elements for {} frequencies", name, list->size(), dim / 2));
+      for (const float f : *list)
+        RETURN_IF_ERROR(check_range(name, static_cast<double>(f), 0.5, 0x1p40));
+    }
+    return {};
+  }
   RETURN_IF_ERROR(check_range("beta_fast", s.beta_fast, 0x1p-20, 0x1p20));
   RETURN_IF_ERROR(check_range("beta_slow", s.beta_slow, 0x1p-20, 0x1p20));
-  RETURN_IF_ERROR(check_range("attention_factor", s.attention_factor.value_or(1), 0x1p-20, 0x1p20));
   RETURN_IF_ERROR(check_range("mscale", s.mscale.value_or(1), 0, 0x1p20));
   return check_range("mscale_all_dim", s.mscale_all_dim.value_or(1), 0, 0x1p20);
 }
@@ -98,6 +109,18 @@ double yarn_attention(const RopeScaling& s) {
   return magnitude(1);
 }
 
+double longrope_attention(const RopeScaling& s) {
+  if (s.attention_factor) return *s.attention_factor;
+  return s.factor <= 1 ? 1.0 : std::sqrt(1.0 + log64(s.factor) / log64(s.original_context));
+}
+
+// A frequency above 2 would carry the angles of long contexts out of the range in which sine and cosine are
+// exact (below 2^24).
+Status check_frequency(int32_t i, float f, float most) {
+  if (f >= 0 && f <= most) return {};
+  return invalid_argument(fmt::format("rotary frequency {} is {}, not between 0 and {}", i, f, most));
+}
+
 }  // namespace
 
 Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
@@ -111,6 +134,12 @@ Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
     ramp = yarn_ramp(static_cast<double>(base), dim, scaling);
     rope.attention_factor = static_cast<float>(yarn_attention(scaling));
     rope.scaled = true;
+  }
+  if (scaling.rule == RopeRule::kLongrope) {
+    rope.attention_factor = static_cast<float>(longrope_attention(scaling));
+    rope.scaled = true;
+    rope.short_context = static_cast<int32_t>(scaling.original_context);
+    rope.long_inv_freq.resize(rope.inv_freq.size());
   }
   for (int32_t i = 0; i < dim / 2; ++i) {
     const float p = power(base, i, dim);
@@ -127,12 +156,16 @@ Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
       case RopeRule::kYarn:
         f = yarn(f, p, i, ramp, static_cast<float>(scaling.factor));
         break;
+      case RopeRule::kLongrope: {
+        const auto k = static_cast<size_t>(i);
+        f = 1.0f / (scaling.short_factor[k] * p);
+        rope.long_inv_freq[k] = 1.0f / (scaling.long_factor[k] * p);
+        RETURN_IF_ERROR(check_frequency(i, rope.long_inv_freq[k], 2));
+        break;
+      }
     }
     if (!divisors.empty()) f = f / divisors[static_cast<size_t>(i)];
-    // A frequency above 1 would carry angles out of the range in which sine and cosine are exact (position <
-    // 2^24).
-    if (!(f >= 0 && f <= 1))
-      return invalid_argument(fmt::format("rotary frequency {} is {}, not between 0 and 1", i, f));
+    RETURN_IF_ERROR(check_frequency(i, f, scaling.rule == RopeRule::kLongrope ? 2 : 1));
     rope.inv_freq[static_cast<size_t>(i)] = f;
   }
   return rope;

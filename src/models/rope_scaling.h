@@ -6,23 +6,26 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "graph/graph.h"
 
 namespace invar {
 
-enum class RopeRule : uint8_t { kPlain, kLinear, kLlama3, kYarn };
+enum class RopeRule : uint8_t { kPlain, kLinear, kLlama3, kYarn, kLongrope };
 
 struct RopeScaling {
   RopeRule rule = RopeRule::kPlain;
-  double factor = 1;
-  double original_context = 0;                       // llama3, yarn
+  double factor = 1;            // longrope: of the context, which the attention factor follows from
+  double original_context = 0;  // llama3, yarn, longrope
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
   bool truncate = true;                              // yarn: ramp ends are whole numbers
-  std::optional<double> attention_factor;            // yarn
+  std::optional<double> attention_factor;            // yarn, longrope
   std::optional<double> mscale, mscale_all_dim;      // yarn
+  std::vector<float> short_factor,
+      long_factor;  // longrope: [dim/2], of prompts up to original_context and beyond
 };
 
 // theta > 1; dim even. divisors [dim/2] divide the frequencies (rope_freqs of GGUF files); empty: none.

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -63,6 +64,26 @@ TEST(RopeScaling, divisors_divide_the_frequencies) {
   const auto plain = make_rope(10000, 4, {}), divided = make_rope(10000, 4, {}, divisors);
   EXPECT_EQ(divided->inv_freq[0], plain->inv_freq[0]);
   EXPECT_EQ(divided->inv_freq[1], plain->inv_freq[1] / 3.0f);
+}
+
+TEST(RopeScaling, longrope_divides_by_two_lists) {
+  RopeScaling s{.rule = RopeRule::kLongrope, .factor = 4, .original_context = 64};
+  s.short_factor = {1.0f, 1.5f}, s.long_factor = {2.0f, 5.0f};
+  const auto plain = make_rope(10000, 4, {}), rope = make_rope(10000, 4, s);
+  ASSERT_TRUE(rope.ok()) << rope.status().message();
+  const float power = 1.0f / plain->inv_freq[1];
+  EXPECT_EQ(rope->inv_freq[1], 1.0f / (1.5f * power));
+  EXPECT_EQ(rope->long_inv_freq[0], 0.5f);
+  EXPECT_EQ(rope->long_inv_freq[1], 1.0f / (5.0f * power));
+  EXPECT_EQ(rope->short_context, 64);
+  EXPECT_TRUE(rope->scaled);
+  EXPECT_NEAR(rope->attention_factor, std::sqrt(1 + std::log(4.0) / std::log(64.0)), 1e-6);
+  s.attention_factor = 1.25;
+  EXPECT_EQ(make_rope(10000, 4, s)->attention_factor, 1.25f);
+  s.long_factor = {2.0f};
+  EXPECT_THAT(make_rope(10000, 4, s).status().message(), HasSubstr("long_factor has 1 elements for 2"));
+  s.long_factor = {2.0f, 0.0f};
+  EXPECT_THAT(make_rope(10000, 4, s).status().message(), HasSubstr("long_factor is 0"));
 }
 
 TEST(RopeScaling, parameters_out_of_range_are_named) {

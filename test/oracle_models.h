@@ -1,0 +1,67 @@
+#pragma once
+// The tiny models below test/data/oracles that whole families are tested on. A new family adds its rows here,
+// and every test that holds for all of them picks them up: oracles, crowds, threads, instruction sets,
+// schedules.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace invar {
+
+struct OracleModel {
+  const char* family;  // row of the family table
+  const char* path;    // file or folder with float weights
+  const char* golden;  // stem of the golden pair
+};
+
+inline constexpr OracleModel kOracleModels[] = {
+    {"gemma", "models/gemma-geglu", "models/gemma-geglu/golden"},
+    {"gemma2", "models/gemma2-softcap", "models/gemma2-softcap/golden"},
+    {"gemma2", "models/gemma2-std", "models/gemma2-std/golden"},
+    {"gemma2", "gguf/lossless/gemma2-std.gguf", "models/gemma2-std/golden"},
+    {"gemma3", "gguf/lossless/gemma3-text-270m-shape.gguf", "models/gemma3-text-270m-shape/golden"},
+    {"gemma3_text", "models/gemma3-text", "models/gemma3-text/golden"},
+    {"gemma3_text", "models/gemma3-text-270m-shape", "models/gemma3-text-270m-shape/golden"},
+    {"glm4", "models/glm4-sandwich", "models/glm4-sandwich/golden"},
+    {"granite", "models/granite-multipliers", "models/granite-multipliers/golden"},
+    {"granite", "gguf/lossless/granite-multipliers.gguf", "models/granite-multipliers/golden"},
+    {"llama", "models/llama-untied", "models/llama-untied/golden"},
+    {"llama", "models/llama-linear-bias", "models/llama-linear-bias/golden"},
+    {"llama", "models/llama-q256", "models/llama-q256/golden"},
+    {"llama", "models/llama-tied-rope-llama3", "models/llama-tied-rope-llama3/golden"},
+    {"llama", "models/llama-yarn", "models/llama-yarn/golden"},
+    {"llama", "gguf/lossless/llama-tied-rope-llama3.gguf", "models/llama-tied-rope-llama3/golden"},
+    {"llama", "gguf/lossless/llama-untied.gguf", "models/llama-untied/golden"},
+    {"minicpm", "models/minicpm-scaled", "models/minicpm-scaled/golden"},
+    {"mistral", "models/mistral-swa", "models/mistral-swa/golden"},
+    {"olmo2", "models/olmo2-postnorm", "models/olmo2-postnorm/golden"},
+    {"olmo2", "gguf/lossless/olmo2-postnorm.gguf", "models/olmo2-postnorm/golden"},
+    {"olmo3", "models/olmo3-swa", "models/olmo3-swa/golden"},
+    {"phi3", "models/phi3-longrope", "models/phi3-longrope/golden"},
+    {"qwen2", "models/qwen2-bias", "models/qwen2-bias/golden"},
+    {"qwen2", "models/qwen2-swa", "models/qwen2-swa/golden"},
+    {"qwen2", "gguf/lossless/qwen2-bias.gguf", "models/qwen2-bias/golden"},
+    {"qwen3", "models/qwen3-qknorm", "models/qwen3-qknorm/golden"},
+    {"qwen3", "gguf/lossless/qwen3-qknorm.gguf", "models/qwen3-qknorm/golden"},
+    {"smollm3", "models/smollm3-nope", "models/smollm3-nope/golden"},
+    {"smollm3", "gguf/lossless/smollm3-nope.gguf", "models/smollm3-nope/golden"},
+    {"starcoder2", "models/starcoder2-layernorm", "models/starcoder2-layernorm/golden"},
+};
+
+// The first of every family.
+inline std::vector<OracleModel> family_models() {
+  std::vector<OracleModel> first;
+  for (const OracleModel& model : kOracleModels)
+    if (first.empty() || std::string_view(first.back().family) != model.family) first.push_back(model);
+  return first;
+}
+
+// A path as part of a test's name.
+inline std::string oracle_test_name(std::string path) {
+  for (char& c : path)
+    if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+  return path;
+}
+
+}  // namespace invar
