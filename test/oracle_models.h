@@ -3,6 +3,7 @@
 // and every test that holds for all of them picks them up: oracles, crowds, threads, instruction sets,
 // schedules.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@ struct OracleModel {
 
 inline constexpr OracleModel kOracleModels[] = {
     {"gemma", "models/gemma-geglu", "models/gemma-geglu/golden"},
+    {"gemma", "gguf/lossless/gemma-geglu.gguf", "models/gemma-geglu/golden"},
     {"gemma2", "models/gemma2-softcap", "models/gemma2-softcap/golden"},
     {"gemma2", "models/gemma2-std", "models/gemma2-std/golden"},
     {"gemma2", "gguf/lossless/gemma2-std.gguf", "models/gemma2-std/golden"},
@@ -24,6 +26,7 @@ inline constexpr OracleModel kOracleModels[] = {
     {"gemma3_text", "models/gemma3-text", "models/gemma3-text/golden"},
     {"gemma3_text", "models/gemma3-text-270m-shape", "models/gemma3-text-270m-shape/golden"},
     {"glm4", "models/glm4-sandwich", "models/glm4-sandwich/golden"},
+    {"glm4", "gguf/lossless/glm4-sandwich.gguf", "models/glm4-sandwich/golden"},
     {"granite", "models/granite-multipliers", "models/granite-multipliers/golden"},
     {"granite", "gguf/lossless/granite-multipliers.gguf", "models/granite-multipliers/golden"},
     {"llama", "models/llama-untied", "models/llama-untied/golden"},
@@ -34,11 +37,13 @@ inline constexpr OracleModel kOracleModels[] = {
     {"llama", "gguf/lossless/llama-tied-rope-llama3.gguf", "models/llama-tied-rope-llama3/golden"},
     {"llama", "gguf/lossless/llama-untied.gguf", "models/llama-untied/golden"},
     {"minicpm", "models/minicpm-scaled", "models/minicpm-scaled/golden"},
+    {"minicpm", "gguf/lossless/minicpm-scaled.gguf", "models/minicpm-scaled/golden"},
     {"mistral", "models/mistral-swa", "models/mistral-swa/golden"},
     {"olmo2", "models/olmo2-postnorm", "models/olmo2-postnorm/golden"},
     {"olmo2", "gguf/lossless/olmo2-postnorm.gguf", "models/olmo2-postnorm/golden"},
     {"olmo3", "models/olmo3-swa", "models/olmo3-swa/golden"},
     {"phi3", "models/phi3-longrope", "models/phi3-longrope/golden"},
+    {"phi3", "gguf/lossless/phi3-longrope.gguf", "models/phi3-longrope/golden"},
     {"qwen2", "models/qwen2-bias", "models/qwen2-bias/golden"},
     {"qwen2", "models/qwen2-swa", "models/qwen2-swa/golden"},
     {"qwen2", "gguf/lossless/qwen2-bias.gguf", "models/qwen2-bias/golden"},
@@ -47,7 +52,11 @@ inline constexpr OracleModel kOracleModels[] = {
     {"smollm3", "models/smollm3-nope", "models/smollm3-nope/golden"},
     {"smollm3", "gguf/lossless/smollm3-nope.gguf", "models/smollm3-nope/golden"},
     {"starcoder2", "models/starcoder2-layernorm", "models/starcoder2-layernorm/golden"},
+    {"starcoder2", "gguf/lossless/starcoder2-layernorm.gguf", "models/starcoder2-layernorm/golden"},
 };
+
+// Some of them say that they were trained for less, which no arithmetic depends on.
+inline constexpr int32_t kTestedContext = 512;
 
 // The first of every family.
 inline std::vector<OracleModel> family_models() {

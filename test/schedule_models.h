@@ -124,7 +124,8 @@ class ScheduleModel {
   }
   Result<std::unique_ptr<Engine>> cpu_engine(const EngineOptions& options, int threads) const {
     ASSIGN_OR_RETURN(auto backend, make_cpu_backend({.threads = threads, .isa = ""}));
-    return Engine::create(model_, std::move(backend), options);
+    return Engine::create(EngineModel{&model_->graph(), &model_->weights(), kTestedContext, 0, model_},
+                          std::move(backend), options);
   }
   std::unique_ptr<Answer> run_alone(GenerateRequest request, const std::string& kv) {
     std::unique_ptr<Engine>& engine = lone_engines_[kv];

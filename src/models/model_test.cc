@@ -126,8 +126,9 @@ TEST(Model, sites_are_stable_and_families_differ_where_they_should) {
 // Rows of q and k lie interleaved in the GGUF files of llama and smollm3.
 TEST(Model, a_gguf_file_and_its_safetensors_give_the_same_packed_bytes) {
   for (const char* name :
-       {"gemma2-std", "gemma3-text-270m-shape", "granite-multipliers", "llama-tied-rope-llama3",
-        "llama-untied", "olmo2-postnorm", "qwen2-bias", "qwen3-qknorm", "smollm3-nope"}) {
+       {"gemma-geglu", "gemma2-std", "gemma3-text-270m-shape", "glm4-sandwich", "granite-multipliers",
+        "llama-tied-rope-llama3", "llama-untied", "minicpm-scaled", "olmo2-postnorm", "phi3-longrope",
+        "qwen2-bias", "qwen3-qknorm", "smollm3-nope", "starcoder2-layernorm"}) {
     const auto gguf = *load(fmt::format("{}/gguf/lossless/{}.gguf", kOracles, name));
     const auto hf = *load(fmt::format("{}/models/{}", kOracles, name));
     ASSERT_EQ(gguf->graph().weights.size(), hf->graph().weights.size());
@@ -147,7 +148,8 @@ TEST(Model, a_gguf_file_and_its_safetensors_give_the_same_packed_bytes) {
     if (std::string(name) != "llama-tied-rope-llama3") {  // there GGUF stores divisors instead of the rule
       ASSERT_EQ(gguf->graph().ropes.size(), hf->graph().ropes.size());
       for (size_t r = 0; r < hf->graph().ropes.size(); ++r)
-        EXPECT_EQ(gguf->graph().ropes[r].inv_freq, hf->graph().ropes[r].inv_freq) << name;
+        for (const auto field : {&Rope::inv_freq, &Rope::long_inv_freq})
+          EXPECT_EQ(gguf->graph().ropes[r].*field, hf->graph().ropes[r].*field) << name;
     }
   }
 }
