@@ -37,8 +37,11 @@ void EngineFlags::declare(Flags& flags) {
   flags.integer("--ctx,--context", &options.context,
                 "positions per sequence (default: what the model was trained for)", 1);
   flags.integer("--prefill-chunk", &options.prefill_chunk,
-                "prompt tokens per sequence and step; never changes answers", 1);
-  flags.integer("--max-batch", &options.max_batch, "sequences per step (default: 64)", 1, kMaxBatch);
+                "prompt tokens of one sequence in a step; never changes answers (default: all that the step "
+                "has room for)",
+                1);
+  flags.integer("--max-batch", &options.max_batch, "sequences per step; further ones wait (default: 64)", 1,
+                kMaxBatch);
   flags.on("-v,--verbose", &verbose, "say what is loaded, which kernels and which seed are used");
 }
 

@@ -33,6 +33,7 @@ Status trace_steps(Engine& engine, const std::string& path) {
     if (f != nullptr) std::fclose(f);
   });
   if (file == nullptr) return io_error(fmt::format("--step-trace {}: {}", path, std::strerror(errno)));
+  std::setvbuf(file.get(), nullptr, _IOLBF, BUFSIZ);  // whoever follows the file sees whole steps
   engine.set_trace([file](const StepRecord& step) { fmt::print(file.get(), "{}\n", step_json(step)); });
   return {};
 }

@@ -26,8 +26,8 @@ struct StepRecord {
   int32_t running = 0, waiting = 0;  // sequences, when the step was planned
   int64_t pages_used = 0, pages_idle = 0;  // when it had run
   double predicted_ns = 0;                 // what total_ns was expected to be
-  int64_t forward_ns = 0, sample_ns = 0;
-  int64_t total_ns = 0;
+  int64_t forward_ns = 0, sample_ns = 0;   // of total_ns: the forward pass, the choice of tokens
+  int64_t total_ns = 0;                    // from the drain to the last choice; without publishing
   bool mixed() const { return decode_rows > 0 && prompt_rows > 0; }
 };
 

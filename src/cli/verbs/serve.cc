@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/freed_memory.h"
+#include "base/size_text.h"
 #include "base/temporary_files.h"
 #include "cli/interrupt.h"
 #include "cli/served_model.h"
@@ -63,6 +64,9 @@ Status serve(EngineFlags& engine, const ServedModelOptions& model, const server:
           : "unix socket " + options.unix_path;
   const std::string& name = served->service().model_names[0];
   const size_t keys = options.api_keys.size();
+  if (engine.verbose)
+    fmt::print(stderr, "kv {}, pool {} (reserved address space, not memory in use)\n", served->service().kv,
+               size_text(served->engine().stats().kv_bytes_total));
   fmt::print(stderr, "invar: {} is served at {} ({}, context {}{})\n", name, where, served->backend_name(),
              served->service().context,
              keys == 0 ? "" : fmt::format(", {} {}", keys, keys == 1 ? "key" : "keys"));
@@ -85,19 +89,20 @@ int serve_verb(Arguments args) {
   flags.example("invar serve --unix /run/invar.sock --served-model-name small,gpt-4o-mini",
                 "on a unix socket, under two names");
   server.declare(flags);
+  flags.text("--step-trace", &model.step_trace, "FILE",
+             "write what each step did and how long it took, one JSON object per line");
+  flags.section("Scheduling");
   engine.options.max_queue = 1024;
   flags.integer("--max-queue", &engine.options.max_queue,
                 "answers that may wait while others run; more are refused with 429 (default: 1024)", 0,
                 1 << 20);
   engine.options.max_wait_s = 30;
   flags.integer("--max-wait", &engine.options.max_wait_s,
-                "seconds; a request that would wait longer is refused with 429 (default: 30; 0: none is)", 0,
-                86400);
+                "seconds; a request that would wait longer is refused with 429; 0 = no limit (default: 30)",
+                0, 86400);
   engine.options.max_stall_ms = 200;
   flags.integer("--max-stall", &engine.options.max_stall_ms,
-                "milliseconds that somebody's prompt may hold up running answers in a step (default: 200)", 1,
-                60'000);
-  flags.text("--step-trace", &model.step_trace, "FILE", "write what each step did, one JSON object per line");
+                "milliseconds that prompts may add to a step while answers run (default: 200)", 1, 60'000);
   flags.section("Model");
   flags.text("--served-model-name", &names, "A,B", "names that requests may give; replies say the first");
   flags.on("--accept-any-model", &model.accept_any_model,
