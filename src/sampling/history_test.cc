@@ -198,6 +198,20 @@ TEST(MinTokens, excludes_the_ids_unless_nothing_else_is_left) {
   EXPECT_EQ(left(Row(5, 1.0f), {}, c), (Ids{0}));
 }
 
+TEST(MinTokens, an_id_that_comes_back_can_be_chosen) {
+  const Row logits = {1, 2, 3, 4, 5};
+  const std::vector<int32_t> not_yet = {1, 3};
+  const std::vector<uint32_t> mask = {0b01010};
+  for (const float temperature : {0.0f, 1.0f}) {
+    const SamplingParams params{.temperature = temperature};
+    Sampler sampler(kPlainRows);
+    const auto choice = sampler.choose(
+        {.logits = logits, .params = params, .counts = {}, .mask = mask, .position = 0, .not_yet = not_yet});
+    ASSERT_TRUE(choice.ok()) << choice.status().message();
+    EXPECT_TRUE(choice->token == 1 || choice->token == 3) << choice->token;
+  }
+}
+
 // ---- order
 
 std::vector<std::string> names_of(const std::vector<uint8_t>& chain) {
