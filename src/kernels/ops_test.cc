@@ -340,15 +340,19 @@ TEST_P(Ops, sums_in_double_leave_minus_infinity_out) {
 // Nobody who can win is left out, and the list is as short as the bound of the noise allows.
 TEST_P(Ops, contenders_are_all_that_may_reach_the_best) {
   constexpr int kN = 3001;
+  constexpr float kMax = std::numeric_limits<float>::max();
   for (uint32_t seed = 0; seed < 60; ++seed) {
     const NoiseKey key{seed * 0x123456789u, seed, seed % 3, NoiseDomain(seed % 2)};
     auto x = normals(kN, seed, seed % 3 == 0 ? 0.1f : 5);
     for (int i = 0; i < kN; i += 7)
       x[size_t(i)] = -kInf;
-    if (seed % 5 == 0) x[500] = 0x1.fffffep127f, x[501] = -0x1.fffffep127f;
+    if (seed % 5 == 0) x[500] = kMax, x[501] = -kMax;
+    if (seed % 5 == 1) x[500] = x[501] = x[502] = 0x1p54f;  // where noise is rounded away
+    if (seed % 5 == 2) x[500] = 0x1p-149f, x[501] = -0x1p-149f;
     const int begin = int(seed % 4) * 16, end = kN - int(seed);
     int reachable = 0;
-    for (const float best : {-40.0f, -3.0f, 0.0f, 2.5f, 9.0f, 16.0f, 30.0f, 3e38f}) {
+    for (const float best :
+         {-kMax, -40.0f, -3.0f, 0.0f, 0x1p-149f, 2.5f, 9.0f, 16.0f, 30.0f, 0x1p54f, 3e38f, kMax}) {
       std::vector<int32_t> ids(size_t(end - begin)), expected(ids.size());
       ids.resize(size_t(set().rows.contenders(x.data(), begin, end, key, best, ids.data())));
       expected.resize(
