@@ -1,5 +1,6 @@
 #pragma once
-// guarded: where the engine meets the exceptions of others: of the backend, of observers and of guards.
+// guarded: where the engine meets the exceptions of others: of the backend, of the sampler, of observers and
+// of guards.
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 // Sequence: one answer in flight; everything that belongs to it hangs here and goes when it goes. Owned by
-// the scheduler, engine thread only. Its tokens are known (prompt, chosen, forced) ahead of its cache; a step
-// feeds the next pending ones, and when none is left the logits of the last one choose the next. So prefill,
-// decode, recompute after preemption and forced tokens are the same thing.
+// the scheduler, engine thread only, but for sample_input(). Its tokens are known (prompt, chosen, forced)
+// ahead of its cache; a step feeds the next pending ones, and when none is left the logits of the last one
+// choose the next. So prefill, decode, recompute after preemption and forced tokens are the same thing.
 // Further answers to the same prompt are its forks: sequences without pages that it owns until the prompt is
 // computed. Then each gets a fork of the cache, chooses from the same logits and is a sequence like any
 // other.
@@ -73,7 +73,8 @@ class Sequence {
   bool chooses() const { return pending() == 0 && !finished(); }
   // What the guard allows, a bit per token id in `words` words; empty where that is everything.
   std::vector<uint32_t> mask(size_t words) const;
-  // What the choice depends on; borrows from the sequence.
+  // What the choice depends on; borrows from the sequence. Reads only: any thread, while the engine thread
+  // waits for the choices.
   SampleInput sample_input(std::span<const float> logits, std::span<const uint32_t> mask) const;
   // Appends a chosen token and whatever the guard forces after it, and ends the sequence where it must end. A
   // guard that forces what is no token of the vocabulary ends it with an error.

@@ -1,7 +1,7 @@
 #pragma once
 // StepSampler: the choices of one step, made side by side on the backend's threads. A choice is a function of
 // its own row (sampling/sampler.h), so neither the threads nor the other rows can change it. Owned by the
-// StepLoop, engine thread.
+// StepLoop; called on the engine thread, which alone asks guards and changes sequences.
 
 #include <cstdint>
 #include <span>
@@ -19,8 +19,8 @@ class StepSampler {
  public:
   StepSampler(Backend* backend, int32_t vocab);  // borrowed
 
-  // A sequence that may be about to choose; its guard is asked for a mask here. logits: [vocab], as the
-  // sequence itself borrowed until choose().
+  // A sequence that may be about to choose; its guard is asked for a mask here. Both are borrowed until
+  // choose() returns. logits: [vocab].
   void add(Sequence& sequence, std::span<const float> logits);
   // Hands over what each chooses, in the order of add(), and forgets them all.
   void choose(FunctionRef<void(Sequence& sequence, Result<Choice> choice)> take);

@@ -1,7 +1,7 @@
 #pragma once
 // Candidates: the tokens that can still be chosen, and their logits so far. Dense at first: all that are not
 // kExcluded. A filter that leaves few lists them, and later links look at those only; sums keep the lanes of
-// docs/numerics.md (id mod 16), so that listing never changes a bit. Scratch of one Sampler, engine thread.
+// docs/numerics.md (id mod 16), so that listing never changes a bit. Scratch of one Sampler, on its thread.
 
 #include <array>
 #include <cstdint>
@@ -28,7 +28,6 @@ template <class T>
 class LaneSum {
  public:
   void add(int32_t id, T value) { lanes_[size_t(id) % 16] = lanes_[size_t(id) % 16] + value; }
-  std::array<T, 16>& lanes() { return lanes_; }
   T total() const {
     std::array<T, 16> s = lanes_;
     for (const size_t width : {8, 4, 2, 1})
@@ -54,13 +53,13 @@ class Candidates {
 
   int32_t vocab() const { return int32_t(x_.size()); }
   float operator[](int32_t id) const { return x_[size_t(id)]; }
-  // To change: [vocab]. An excluded value stays excluded; those of ids that are not listed mean nothing.
+  // To change: [vocab], before anything else is asked of the candidates. An excluded value stays excluded;
+  // those of ids that are not listed mean nothing.
   std::span<float> values();
   void exclude(int32_t id);
   void divide(float divisor);  // every logit; what leaves the range of fp32 is bounded
-  std::span<const float> logits() const {
-    return x_;
-  }  // [vocab]; those of ids that are not listed mean nothing
+  // [vocab]; those of ids that are not listed mean nothing.
+  std::span<const float> logits() const { return x_; }
 
   bool listed() const { return listed_; }
   std::span<const int32_t> ids() const { return ids_; }  // ascending; when listed

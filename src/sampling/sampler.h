@@ -1,7 +1,7 @@
 #pragma once
-// Sampler: from a row of logits to a token. Stateless: what it keeps is scratch. One per engine, engine
-// thread only. The chain: mask, penalties, bias, temperature, filters (processors.cc), or in the order of the
-// request, then the argmax of x + Gumbel noise.
+// Sampler: from a row of logits to a token. Stateless: what it keeps is scratch. One per thread that samples.
+// The chain: mask, penalties, bias, temperature, filters (processors.cc), or in the order of the request,
+// then the argmax of x + Gumbel noise.
 
 #include <cstdint>
 #include <span>
@@ -42,7 +42,8 @@ class Sampler {
 
   // kInternal when a logit is NaN or infinite; kInvalidArgument when nothing is allowed.
   Result<Choice> choose(const SampleInput& in);
-  // The logits as the chain leaves them, -infinity where excluded; valid until the next call.
+  // The logits as the chain leaves them, -infinity where excluded; valid until the next call. They are
+  // in.logits where the chain changes nothing.
   std::span<const float> process(const SampleInput& in);
 
  private:
