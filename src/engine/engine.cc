@@ -56,6 +56,9 @@ struct Engine::Impl {
 
 // Counts what is about to be submitted, unless there is too much already.
 Status Engine::Impl::enter(int32_t choices) {
+  if (choices > max_live)
+    return invalid_argument(fmt::format(
+        "n: {} answers never fit into --max-batch and --max-queue ({} together)", choices, max_live));
   const int64_t live = (shared.submitted += choices) - shared.metrics.requests_ended();
   const double wait_s = shared.predicted_wait_s(live - choices);
   const int32_t max_wait_s = parts.options.max_wait_s;
@@ -63,7 +66,7 @@ Status Engine::Impl::enter(int32_t choices) {
   shared.submitted -= choices;
   if (live <= max_live)
     return resource_exhausted(fmt::format(
-        "the wait would be {:.0f} s, which is more than --max-wait {}: {} answers run or wait; try "
+        "the wait would be {:.1f} s, which is more than --max-wait {}: {} answers run or wait; try "
         "again later",
         wait_s, max_wait_s, live - choices));
   return resource_exhausted(

@@ -268,6 +268,17 @@ TEST(Engine, full_queue_refuses_and_takes_again_once_there_is_room) {
   t.drain();
 }
 
+TEST(Engine, more_answers_than_ever_find_a_place_are_wrong_and_not_too_early) {
+  TestEngine t({.max_batch = 1, .max_queue = 2});
+  const auto refused = t.engine->submit(request(prompt_of(5), 3), 4);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(refused.status().message(),
+            "n: 4 answers never fit into --max-batch and --max-queue (3 together)");
+  EXPECT_TRUE(t.engine->submit(request(prompt_of(5), 3), 3).ok());
+  t.drain();
+}
+
 TEST(Engine, create_reports_what_does_not_fit) {
   const Graph graph = fake_graph();
   const WeightSet weights;
