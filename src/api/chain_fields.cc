@@ -50,8 +50,10 @@ void read_order(const Fields& fields, SamplingParams* params) {
     params->chain = std::move(*chain);
   };
   if (order->is_string()) return take(chain_of_letters(view(order->get_string())));
-  const json::array* list = fields.array("samplers");
-  if (list == nullptr) return;
+  if (!order->is_array())
+    return fields.fail("samplers", fmt::format("must be an array of names or a string of letters, not {}",
+                                               json_type_name(*order)));
+  const json::array* list = &order->get_array();
   const Path path = fields.at("samplers");
   if (list->size() > kMaxLinks)
     return fields.fail("samplers", fmt::format("has {} names; there are {}", list->size(), link_names()));

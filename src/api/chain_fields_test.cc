@@ -71,7 +71,7 @@ TEST(ChainFields, out_of_range_is_400_with_field_and_range) {
       {"repeat_last_n", "-2", "not within -1 and"},
       {"repeat_last_n", "99999999999", "not within -1 and"},
       {"min_tokens", "-1", "not within 0 and"},
-      {"samplers", "5", "must be an array"},
+      {"samplers", "5", "must be an array of names or a string of letters, not an integer"},
   };
   for (const auto& c : cases)
     expect_refused(fmt::format("\"{}\":{}", c.field, c.value), c.field, c.part);
