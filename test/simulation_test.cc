@@ -34,10 +34,10 @@ class VirtualClock : public Clock {
 struct Costs {
   double step_ns, token_ns, read_ns, logit_ns;
 };
-// A small model on two cores, one whose attention is dear, and one that costs about the same however little
-// a step does.
+// A small model on two cores, one whose attention is dear, one that costs about the same however little a
+// step does, and one of whose prompts less than a page fits into the usual stall.
 constexpr Costs kSmall{2e6, 0.4e6, 100, 0.8e6}, kFarReading{2e6, 0.2e6, 2000, 0.5e6},
-    kHeavy{60e6, 0.5e6, 100, 0.5e6};
+    kHeavy{60e6, 0.5e6, 100, 0.5e6}, kSlow{2e6, 4e6, 100, 0.8e6};
 
 class CostlyExecutable : public Executable {
  public:
@@ -308,16 +308,17 @@ TEST(Simulation, a_stall_of_one_decode_step_keeps_gaps_below_twice_the_median) {
 }
 
 TEST(Simulation, a_short_prompt_does_not_wait_for_a_long_one) {
-  const auto wait_of_short = [](bool with_long) {
-    std::vector<Job> jobs{{0, 20, 800}, {2500, 50, 5}};
+  const auto wait_of_short = [](const Costs& costs, int32_t prompt, bool with_long) {
+    std::vector<Job> jobs{{0, 20, 800}, {2500, prompt, 5}};
     if (with_long) jobs.insert(jobs.begin() + 1, {2000, 4000, 5});
     EngineOptions options = options_of();
     options.max_stall_ms = 200;
-    Simulation simulation(kSmall, options);
+    Simulation simulation(costs, options);
     return simulation.run(jobs).back().wait_ns;
   };
   // A step of the long one may be running when it comes, and its own tokens have the half of the next ones.
-  EXPECT_LT(wait_of_short(true), wait_of_short(false) + 2 * 220 * kMs);
+  EXPECT_LT(wait_of_short(kSmall, 50, true), wait_of_short(kSmall, 50, false) + 2 * 220 * kMs);
+  EXPECT_LT(wait_of_short(kSlow, 12, true), wait_of_short(kSlow, 12, false) + 2 * 220 * kMs);
 }
 
 TEST(Simulation, a_tenant_with_many_requests_does_not_hold_up_another) {

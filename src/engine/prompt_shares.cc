@@ -9,29 +9,48 @@
 #include "kv/page_pool.h"
 
 namespace invar {
+namespace {
+
+constexpr double kRounding = 1e-6;  // tokens; what sums of parts may be off
+
+}  // namespace
 
 std::span<const int32_t> PromptShares::divide(std::span<Sequence* const> prompts, int32_t room,
                                               int32_t chunk) {
-  std::map<uint64_t, int32_t> of_tenant;
+  struct Tenant {
+    int32_t prompts = 0;
+    double room = 0;  // of those of its prompts that want more than their part
+  };
+  std::map<uint64_t, Tenant> tenants;
   for (const Sequence* prompt : prompts)
-    ++of_tenant[prompt->tenant()];
+    ++tenants[prompt->tenant()].prompts;
   shares_.clear();
   weights_.clear();
   for (const Sequence* prompt : prompts) {
     const int32_t doublings = std::clamp(-prompt->priority(), -kMaxPriorityDoublings, kMaxPriorityDoublings);
     shares_.push_back(std::min(prompt->pending(), chunk));
-    weights_.push_back(std::ldexp(1.0, doublings) / of_tenant[prompt->tenant()]);
+    weights_.push_back(std::ldexp(1.0, doublings) / tenants[prompt->tenant()].prompts);
   }
   order_.resize(prompts.size());
   std::iota(order_.begin(), order_.end(), size_t{0});
   std::sort(order_.begin(), order_.end(),
             [&](size_t a, size_t b) { return shares_[a] / weights_[a] < shares_[b] / weights_[b]; });
   double weight_left = std::accumulate(weights_.begin(), weights_.end(), 0.0), room_left = room;
-  for (const size_t i : order_) {
-    const int32_t fair = int32_t(room_left * (weights_[i] / weight_left));
-    if (shares_[i] > fair) shares_[i] = std::min(shares_[i], std::max(fair, kPageTokens));
-    room_left = std::max(0.0, room_left - shares_[i]);
-    weight_left -= weights_[i];
+  auto longer = order_.begin();
+  for (; longer != order_.end(); ++longer) {
+    if (shares_[*longer] > int32_t(room_left * (weights_[*longer] / weight_left))) break;
+    room_left -= shares_[*longer];
+    weight_left -= weights_[*longer];
+  }
+  const auto part = [&](size_t i) { return room_left * (weights_[i] / weight_left); };
+  for (auto i = longer; i != order_.end(); ++i)
+    tenants[prompts[*i]->tenant()].room += part(*i);
+  std::sort(longer, order_.end());
+  for (auto i = longer; i != order_.end(); ++i) {
+    double& room_of_tenant = tenants[prompts[*i]->tenant()].room;
+    const int32_t most = int32_t(std::ceil(room_of_tenant - kRounding));
+    shares_[*i] = std::min({shares_[*i], std::max(int32_t(part(*i)), kPageTokens), most});
+    room_of_tenant = std::max(0.0, room_of_tenant - shares_[*i]);
   }
   return shares_;
 }

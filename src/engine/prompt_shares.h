@@ -13,8 +13,9 @@ namespace invar {
 
 class PromptShares {
  public:
-  // room: tokens to divide. chunk: the most for one prompt. Not below a page for anyone that wants it, so
-  // that many prompts finish one after the other instead of all at the end; the sum may be above `room`.
+  // prompts: by rank. room: tokens to divide, at least one. chunk: the most for one prompt. The long ones of
+  // a tenant get a page at least, as far as its part of the room goes, by rank: so they finish one after the
+  // other instead of all at the end. The sum is above `room` by less than one token per tenant.
   std::span<const int32_t> divide(std::span<Sequence* const> prompts, int32_t room, int32_t chunk);
 
  private:
