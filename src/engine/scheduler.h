@@ -79,11 +79,13 @@ class Scheduler {
   int32_t missing_pages(const Sequence& sequence, int32_t group) const;
   void choose_prompts();
   void share_among_prompts();
+  double time_for_prompts() const;  // ns, beside the rows planned so far
   void give(Sequence& sequence, int32_t tokens);
   bool reserve(Sequence& sequence, int32_t tokens);
   bool make_room(const Sequence& sequence, int32_t tokens);
   bool take_pages_from_waiting();
   void preempt_last();
+  StepShape shape() const;  // of the rows planned so far
   void describe();
 
   SchedulerLimits limits_;
