@@ -55,9 +55,9 @@ class Backend {
   virtual std::string name() const = 0;  // "cpu/avx2, 2 threads"
   virtual bool supports(const KvCodec& codec) const = 0;
   virtual const RowKernels& row_kernels() const = 0;  // what the sampler reads logits with
+  virtual int threads() const { return 1; }           // never changes
   // fn(task, thread) for every task in [0, tasks), thread in [0, threads()), side by side where there are
-  // several threads. Engine thread, between runs. fn does not throw.
-  virtual int threads() const { return 1; }
+  // several threads, and returns when all are done. Engine thread, between runs. fn does not throw.
   virtual void run_tasks(int64_t tasks, FunctionRef<void(int64_t task, int thread)> fn) {
     for (int64_t task = 0; task < tasks; ++task)
       fn(task, 0);
