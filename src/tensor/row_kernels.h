@@ -21,7 +21,7 @@ struct RowKernels {
   // does. ids: room for end - begin.
   int32_t (*contenders)(const float* x, int32_t begin, int32_t end, const NoiseKey& key, float best,
                         int32_t* ids);
-  // y = x / divisor, a finite one bounded to the range of fp32.
+  // y = x / divisor, a finite one bounded to the range of fp32. y may be x.
   void (*divide)(const float* x, int64_t n, float divisor, float* y);
   // Sums in double, -infinity left out: of x; of (x - mean)^2; of E(d) / sum * d with d = x - max.
   double (*sum)(const float* x, int64_t n);
