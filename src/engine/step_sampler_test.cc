@@ -38,7 +38,7 @@ class ThreadedBackend : public FakeBackend {
   void run_tasks(int64_t tasks, FunctionRef<void(int64_t task, int thread)> fn) override {
     std::vector<std::thread> threads;
     for (int t = 0; t < threads_; ++t)
-      threads.emplace_back([=] {
+      threads.emplace_back([=, this] {
         for (int64_t task = t; task < tasks; task += threads_)
           fn(task, t);
       });
