@@ -8,6 +8,15 @@
 #include "format/json_value.h"
 
 namespace invar {
+namespace {
+
+std::optional<double> number_of(const JsonValue& v) {
+  if (const auto* i = std::get_if<int64_t>(&v.data)) return static_cast<double>(*i);
+  if (const auto* d = std::get_if<double>(&v.data)) return *d;
+  return std::nullopt;
+}
+
+}  // namespace
 
 Result<HfConfig> HfConfig::parse(std::string_view text, const std::string& label) {
   constexpr JsonLimits kLimits{.bytes = 16 << 20, .values = 1 << 20};
@@ -57,9 +66,9 @@ Result<std::optional<int64_t>> HfConfig::get_int(std::string_view key) const {
 Result<std::optional<double>> HfConfig::get_double(std::string_view key) const {
   const JsonValue* v = find(key);
   if (v == nullptr) return std::optional<double>();
-  if (const auto* i = std::get_if<int64_t>(&v->data)) return std::optional(static_cast<double>(*i));
-  if (const auto* d = std::get_if<double>(&v->data)) return std::optional(*d);
-  return wrong_type(key, "a number", *v);
+  const std::optional<double> number = number_of(*v);
+  if (!number) return wrong_type(key, "a number", *v);
+  return number;
 }
 
 Result<std::optional<bool>> HfConfig::get_bool(std::string_view key) const {
@@ -101,13 +110,9 @@ Result<std::optional<std::vector<double>>> HfConfig::get_doubles(std::string_vie
   if (array == nullptr) return wrong_type(key, "an array of numbers", *v);
   std::vector<double> out;
   for (const JsonValue& item : *array) {
-    if (const auto* i = std::get_if<int64_t>(&item.data)) {
-      out.push_back(static_cast<double>(*i));
-    } else if (const auto* d = std::get_if<double>(&item.data)) {
-      out.push_back(*d);
-    } else {
-      return wrong_type(key, "an array of numbers", item);
-    }
+    const std::optional<double> number = number_of(item);
+    if (!number) return wrong_type(key, "an array of numbers", item);
+    out.push_back(*number);
   }
   return std::optional(std::move(out));
 }
