@@ -24,7 +24,6 @@ Result<Graph> build_gemma(const ModelConfig& config);
 Result<Graph> build_gemma2(const ModelConfig& config);
 Result<Graph> build_gemma3(const ModelConfig& config);
 Result<Graph> build_glm4(const ModelConfig& config);
-Result<Graph> build_granite(const ModelConfig& config);
 Result<Graph> build_llama(const ModelConfig& config);
 Result<Graph> build_olmo2(const ModelConfig& config);
 Result<Graph> build_phi3(const ModelConfig& config);
@@ -41,9 +40,9 @@ constexpr Family kFamilies[] = {
     {"gemma3", false, parse_gemma3, build_gemma3},
     {"gemma3_text", false, parse_gemma3, build_gemma3},
     {"glm4", false, parse_glm4, build_glm4},
-    {"granite", true, parse_granite, build_granite},
+    {"granite", true, parse_granite, build_llama},
     {"llama", true, parse_llama, build_llama},
-    {"minicpm", true, parse_minicpm, build_granite},
+    {"minicpm", true, parse_minicpm, build_llama},
     {"mistral", false, parse_mistral, build_llama},
     {"olmo2", false, parse_olmo2, build_olmo2},
     {"olmo3", false, parse_olmo3, build_olmo2},

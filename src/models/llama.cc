@@ -1,4 +1,5 @@
-// Llama 2 and 3, SmolLM2, TinyLlama; Mistral, whose every layer may have a window.
+// Llama 2 and 3, SmolLM2, TinyLlama; Mistral, whose every layer may have a window. Granite and MiniCPM have
+// these layers, too, with what a block gives scaled; where that factor is 1, nothing is recorded for it.
 
 #include <utility>
 
@@ -34,14 +35,14 @@ Result<Graph> build_llama(const ModelConfig& c) {
     k = r.rotate("attn.k_rope", k, c.kv_heads);
     const ValueId a = r.attend("attn", q, k, v);
     const ValueId o = r.linear("attn.o", a, "self_attn.o_proj", c.hidden, r.q_width(), c.output_bias);
-    x = r.add("attn_residual", x, o);
+    x = r.add("attn_residual", x, r.scale("attn.o_scale", o, c.residual_multiplier));
 
     const ValueId m = r.norm("mlp_norm", x, "post_attention_layernorm");
     const ValueId gate = r.linear("mlp.gate", m, "mlp.gate_proj", c.ffn, c.hidden, c.mlp_bias);
     const ValueId up = r.linear("mlp.up", m, "mlp.up_proj", c.ffn, c.hidden, c.mlp_bias);
     const ValueId y = r.gated_silu("mlp.act", gate, up);
     const ValueId down = r.linear("mlp.down", y, "mlp.down_proj", c.hidden, c.ffn, c.mlp_bias);
-    x = r.add("mlp_residual", x, down);
+    x = r.add("mlp_residual", x, r.scale("mlp.down_scale", down, c.residual_multiplier));
   }
   return std::move(r).finish(x);
 }
