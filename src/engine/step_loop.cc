@@ -136,12 +136,14 @@ void StepLoop::commit_row(size_t index, const StepOutputs& outputs) {
                                    [&] { sequence.commit(int32_t(row.tokens.size()), logits, scorer_); });
   if (!committed.ok()) sequence.fail(committed);
   if (sequence.pending() > 0) return;
+  // Empty where nobody chooses: a prompt without an answer asks for no logits.
+  const auto last_logits = logits.last(std::min(logits.size(), vocab));
   for (const auto& fork : sequence.forks()) {
     fork->split_from(sequence);
-    sampler_.add(*fork, logits.last(vocab));
+    sampler_.add(*fork, last_logits);
   }
   scheduler_.add_forks(sequence, sequence.release_forks());
-  sampler_.add(sequence, logits.last(vocab));
+  sampler_.add(sequence, last_logits);
 }
 
 // The next token of every sequence that is to choose one.
