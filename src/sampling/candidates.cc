@@ -106,31 +106,33 @@ void Candidates::highest(int32_t k, std::vector<int32_t>* out) {
 const Softmax& Candidates::softmax() {
   if (!softmax_) {
     const float max = x_[size_t(likeliest())];
-    softmax_ = {max, weight_sum(max)};
+    softmax_ = {
+        max, listed_ ? weight_sums(max).weights : rows_.exp_sum(x_.data(), int64_t(x_.size()), max, nullptr)};
   }
   return *softmax_;
 }
 
-float Candidates::weight_sum(float max) const {
-  if (!listed_) return rows_.exp_sum(x_.data(), int64_t(x_.size()), max, nullptr);
-  LaneSum<float> sum;
-  for (const int32_t id : ids_)
-    sum.add(id, exp_or_zero_f32(x_[size_t(id)] - max));
-  return sum.total();
+double Candidates::mean_distance() {
+  const float max = x_[size_t(likeliest())];
+  const WeightSums sums = weight_sums(max);
+  softmax_ = {max, sums.weights};
+  return sums.distances / double(sums.weights);
+}
+
+WeightSums Candidates::weight_sums(float max) const {
+  if (!listed_) return rows_.weight_sums(x_.data(), int64_t(x_.size()), max);
+  LaneSum<float> weights;
+  LaneSum<double> distances;
+  for (const int32_t id : ids_) {
+    const float distance = x_[size_t(id)] - max, weight = exp_or_zero_f32(distance);
+    weights.add(id, weight);
+    if (distance != kExcluded) distances.add(id, double(weight) * double(distance));
+  }
+  return {weights.total(), distances.total()};
 }
 
 float Candidates::probability(int32_t id, const Softmax& s) const {
   return exp_or_zero_f32(x_[size_t(id)] - s.max) / s.sum;
-}
-
-double Candidates::mean_distance(const Softmax& s) const {
-  if (!listed_) return rows_.distance_sum(x_.data(), int64_t(x_.size()), s.max, s.sum);
-  LaneSum<double> sum;
-  for (const int32_t id : ids_) {
-    const float distance = x_[size_t(id)] - s.max;
-    if (distance != kExcluded) sum.add(id, double(probability(id, s)) * double(distance));
-  }
-  return sum.total();
 }
 
 double Candidates::sum() const {

@@ -76,8 +76,9 @@ class Candidates {
   // There must be a candidate.
   const Softmax& softmax();
   float probability(int32_t id, const Softmax& s) const;  // RN(E(x - max) / sum)
-  // The mean of x - max: the sum of double(probability) * double(x - max) in lanes.
-  double mean_distance(const Softmax& s) const;
+  // The mean of x - max: the sum of double(weight) * double(x - max) in lanes, by that of the weights. Finds
+  // the softmax on the way.
+  double mean_distance();
   double sum() const;                    // of the logits
   double square_sum(double mean) const;  // of (logit - mean)^2
 
@@ -90,7 +91,7 @@ class Candidates {
  private:
   BlockHighest& blocks();
   int32_t find_likeliest() const;
-  float weight_sum(float max) const;
+  WeightSums weight_sums(float max) const;
   void changed();
 
   const RowKernels& rows_;

@@ -9,6 +9,12 @@
 
 namespace invar {
 
+// With d = x - max and the weights E(d).
+struct WeightSums {
+  float weights;     // what exp_sum returns
+  double distances;  // of double(E(d)) * double(d)
+};
+
 struct RowKernels {
   bool (*all_finite)(const float* x, int64_t n);
   // The lowest index of the highest value. NaN never wins; 0 when nothing exceeds -infinity.
@@ -23,10 +29,11 @@ struct RowKernels {
                         int32_t* ids);
   // y = x / divisor, a finite one bounded to the range of fp32. y may be x.
   void (*divide)(const float* x, int64_t n, float divisor, float* y);
-  // Sums in double, -infinity left out: of x; of (x - mean)^2; of E(d) / sum * d with d = x - max.
+  // Sums in double, -infinity left out: of x; of (x - mean)^2.
   double (*sum)(const float* x, int64_t n);
   double (*square_sum)(const float* x, int64_t n, double mean);
-  double (*distance_sum)(const float* x, int64_t n, float max, float sum);
+  // Both sums of one pass; the one in double leaves a distance of -infinity out.
+  WeightSums (*weight_sums)(const float* x, int64_t n, float max);
 };
 
 }  // namespace invar

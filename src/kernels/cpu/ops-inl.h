@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/functions-inl.h"
 #include "tensor/exact_math.h"
+#include "tensor/row_kernels.h"
 
 namespace invar::INVAR_ISA {
 
@@ -149,12 +150,15 @@ static double square_sum(const float* x, int64_t n, double mean) {
     return mul(mul(d, d), to_double(one));
   });
 }
-static double distance_sum(const float* x, int64_t n, float max, float sum) {
-  const Vf m = set1(max), s = set1(sum);
-  return double_sum(x, n, [m, s](Vf v, int k) __attribute__((always_inline)) {
-    const Vf d = finite_or_zero(sub(v, m), k);
-    return mul(to_double(div(exp_or_zero(d), s)), to_double(d));
+static WeightSums weight_sums(const float* x, int64_t n, float max) {
+  const Vf m = set1(max);
+  Vf weights = zero();
+  const double distances = double_sum(x, n, [m, &weights](Vf v, int k) __attribute__((always_inline)) {
+    const Vf d = sub(v, m), weight = exp_or_zero(d);
+    weights = add(weights, k == 16 ? weight : select(first_n(k), weight, zero()));
+    return mul(to_double(weight), to_double(finite_or_zero(d, k)));
   });
+  return {reduce_add(weights), distances};
 }
 
 static void softmax(const float* x, int64_t n, float* p) {

@@ -24,7 +24,7 @@ void fill_ops(KernelTable& t) {
   t.unary[int(Unary::kGeluTanh)] = map<gelu_tanh>;
   t.unary[int(Unary::kErf)] = map<erf>;
   t.unary[int(Unary::kGeluErf)] = map<gelu_erf>;
-  t.rows = {all_finite, argmax, exp_sum, softmax, contenders, divide, sum, square_sum, distance_sum};
+  t.rows = {all_finite, argmax, exp_sum, softmax, contenders, divide, sum, square_sum, weight_sums};
   t.rope_table = rope_table;
   t.rope = rope;
   t.rope_adjacent = rope_adjacent;

@@ -13,8 +13,8 @@ float divisor(const SamplingParams& p, Candidates& candidates) {
   if (p.dynatemp_range == 0.0f) return p.temperature;
   const int32_t count = candidates.count();
   if (count < 2) return p.temperature;
-  const Softmax s = candidates.softmax();
-  const double entropy = log64(double(s.sum)) - candidates.mean_distance(s);
+  const double mean = candidates.mean_distance();
+  const double entropy = log64(double(candidates.softmax().sum)) - mean;
   const double share = std::clamp(entropy / log64(double(count)), 0x1p-60, 1.0);
   const double power = exp64(double(p.dynatemp_exponent) * log64(share));
   const double low = std::max(0.0, double(p.temperature) - double(p.dynatemp_range));

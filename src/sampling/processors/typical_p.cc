@@ -15,8 +15,8 @@ bool typical_p_active(const ProcessorInput& in) {
 
 void typical_p_apply(const ProcessorInput& in, Candidates& candidates) {
   if (candidates.likeliest() < 0) return;
+  const double mean = candidates.mean_distance();
   const Softmax s = candidates.softmax();
-  const double mean = candidates.mean_distance(s);
   const auto distance = [&](int32_t id) { return abs_f64(double(candidates[id] - s.max) - mean); };
   std::vector<int32_t>& ids = candidates.scratch_ids;
   const auto cut = [&](float bound, double certain) {

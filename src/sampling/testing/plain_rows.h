@@ -77,15 +77,16 @@ inline double plain_square_sum(const float* x, int64_t n, double mean) {
     return v == kMinusInfinity ? 0.0 : d * d;
   });
 }
-inline double plain_distance_sum(const float* x, int64_t n, float max, float sum) {
-  return plain_double_sum(x, n, [max, sum](float v) {
+inline WeightSums plain_weight_sums(const float* x, int64_t n, float max) {
+  const double distances = plain_double_sum(x, n, [max](float v) {
     const float d = v - max;
-    return d == kMinusInfinity ? 0.0 : double(exp_or_zero_f32(d) / sum) * double(d);
+    return d == kMinusInfinity ? 0.0 : double(exp_or_zero_f32(d)) * double(d);
   });
+  return {plain_exp_sum(x, n, max, nullptr), distances};
 }
 
 inline constexpr RowKernels kPlainRows = {plain_all_finite, plain_argmax,     plain_exp_sum,
                                           plain_softmax,    plain_contenders, plain_divide,
-                                          plain_sum,        plain_square_sum, plain_distance_sum};
+                                          plain_sum,        plain_square_sum, plain_weight_sums};
 
 }  // namespace invar
