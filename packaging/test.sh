@@ -102,7 +102,7 @@ sanitized() { # PRESET FOLDER|NAME_test ...
   done
   build_preset "$preset" "${targets[@]}" || return 1
   INVAR_TEST_REDUCED=1 ASAN_OPTIONS=detect_stack_use_after_return=0 TSAN_OPTIONS=halt_on_error=1 \
-    run_ctest "$preset" -R "^($names)\$"
+    run_ctest "$preset" -j "$(job_count)" -R "^($names)\$"
 }
 
 sanitize_tests() {

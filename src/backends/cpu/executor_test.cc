@@ -150,8 +150,10 @@ std::vector<Setting> all_settings() {
   for (const KernelTable* table : kernel_tables()) {
     if (!cpu_supports(*table)) continue;
     for (int threads : {1, 2, 3}) {
-      for (bool cut_finely : {false, true})
-        settings.push_back({table, threads, cut_finely});
+      for (bool cut_finely : {false, true}) {
+        const bool short_list = threads == (cut_finely ? 3 : 1);
+        if (short_list || !reduced_tests()) settings.push_back({table, threads, cut_finely});
+      }
     }
   }
   return settings;
