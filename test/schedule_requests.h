@@ -13,6 +13,7 @@
 #include "engine/request.h"
 #include "engine/testing/engine_fixture.h"
 #include "kv/codec.h"
+#include "sampling/numbers.h"
 
 namespace invar {
 
@@ -89,6 +90,17 @@ inline void draw_sampling(ScheduleRandom& random, int32_t vocab, SamplingParams*
   if (random.one_in(4))
     for (int32_t i = 0; i < 5; ++i)
       p->logit_bias.emplace_back(i * 7 % vocab, random.pick({-2.0f, 3.0f, -INFINITY}));
+  // Any value of any number there is, those of later samplers included, where all together stay allowed.
+  if (random.one_in(6)) {
+    for (const SamplingNumber& number : sampling_numbers()) {
+      if (!random.one_in(8)) continue;
+      const double low = std::max(number.min, -2.0), high = std::min(number.max, number.whole() ? 20.0 : 2.0);
+      const double share = random.between(0, 64) / 64.0, value = low + (high - low) * share;
+      SamplingParams drawn = *p;
+      number.set(number.whole() ? std::floor(value) : value, &drawn);
+      if (drawn.validate(vocab).ok()) *p = drawn;
+    }
+  }
 }
 
 // Number `number` of those that a model of this vocabulary is asked.
