@@ -78,7 +78,7 @@ class Schedule {
     tight_ = random_.one_in(2);
     const uint64_t one = model_.bytes_of_one(resolved());
     options_.memory_bytes = tight_ ? one * uint64_t(random_.pick({100, 100, 130})) / 100 : one * 30;
-    options_.prefix_cache_bytes = random_.pick({uint64_t{0}, one / 4, UINT64_MAX, UINT64_MAX});
+    options_.prefix_cache_bytes = random_.pick({uint64_t{0}, one / 2, UINT64_MAX, UINT64_MAX});
     threads_ = random_.pick({1, 1, 1, 1, 2, 3});
     const int32_t count = tight_ ? random_.between(6, 10) : random_.between(2, 9);
     // A few numbers, so that equal requests meet; lone answers are shared by the schedules of a block.

@@ -53,6 +53,7 @@ std::string random_id(const char* prefix) {
 
 Generation::Started Generation::start(const Call& call, GenerationPlan plan) {
   std::unique_ptr<Generation> generation(new Generation(call, std::move(plan)));
+  if (std::optional<Error> error = generation->too_many_answers()) return {nullptr, std::move(*error)};
   if (std::optional<Error> error = generation->fit_into_context()) return {nullptr, std::move(*error)};
   if (std::optional<Error> error = generation->too_many_scores()) return {nullptr, std::move(*error)};
   const Status status = generation->submit(call);
@@ -62,6 +63,17 @@ Generation::Started Generation::start(const Call& call, GenerationPlan plan) {
 
 Generation::~Generation() {
   cancel_all();
+}
+
+// More than can ever run and wait at once; trying again would not help.
+std::optional<Error> Generation::too_many_answers() const {
+  const int64_t answers = int64_t(plan_.prompts.size()) * plan_.choices;
+  if (answers <= service_.max_answers) return {};
+  return Error{400,
+               fmt::format("{} prompts with {} answers each never fit into --max-batch and --max-queue ({} "
+                           "together): send fewer prompts or lower n",
+                           plan_.prompts.size(), plan_.choices, service_.max_answers),
+               plan_.choices > 1 ? "n" : plan_.prompt_field, "too_many_answers"};
 }
 
 // The scores of prompts come at once and for every choice.
@@ -202,7 +214,7 @@ void Generation::take(Choice& choice) {
       if (first_token_ns_ == 0) first_token_ns_ = event->published_ns;
       choice.text->push(*event->token, event->logprob, scores_of(*event), choice.piece);
     }
-    if (event->finish != FinishReason::kNone) take_reuse(choice, event->prompt);
+    if (event->finish != FinishReason::kNone) take_end(choice, *event);
     if (event->finish == FinishReason::kError) return fail(error_of(event->error));
     if (event->finish == FinishReason::kCancelled)
       return fail({503, "the server ended this request before its answer was complete", "", "cancelled"});
@@ -214,9 +226,13 @@ void Generation::take(Choice& choice) {
   if (choice.text->end() == text::TextEnd::kStop) choice.finish = FinishReason::kStop;
 }
 
-// What the prefix cache gave for a prompt; every choice tells it, and it counts once.
-void Generation::take_reuse(const Choice& choice, const PromptReuse& reuse) {
+// What the request met on its way. Every choice tells what the prefix cache gave for its prompt; it counts
+// once.
+void Generation::take_end(const Choice& choice, const TokenEvent& event) {
+  const PromptReuse& reuse = event.prompt;
   prompts_[choice.prompt].reused = reuse;
+  prompts_[choice.prompt].queued_ns = event.queued_ns;
+  preemptions_ += event.preemptions;
   if (service_.prefix_log == nullptr || choice.index % plan_.choices != 0) return;
   const std::vector<int32_t>& ids = plan_.prompts[choice.prompt].ids;
   const bool inside = size_t(reuse.end_position) < ids.size();
@@ -263,9 +279,9 @@ Response Generation::response() {
   return failure_.has_value() ? renderer_->error_body(*failure_) : renderer_->body();
 }
 
-std::string Generation::error_frame(const Status& why) {
+std::string Generation::error_frame(const Error& why) {
   std::string out;
-  renderer_->error_frame(error_of(why), out);
+  renderer_->error_frame(why, out);
   return out;
 }
 
@@ -288,7 +304,10 @@ ExchangeFacts Generation::facts() const {
   if (!prompts_.empty()) {
     facts.prefix_end = prefix_end_name(prompts_[0].reused.lookup.end);
     facts.prefix_end_position = prompts_[0].reused.end_position;
+    facts.queued_ns = prompts_[0].queued_ns;
   }
+  facts.preemptions = preemptions_;
+  facts.priority = plan_.fields.priority;
   facts.generated_tokens = used.completion_tokens;
   facts.first_token_ns = first_token_ns_;
   facts.last_token_ns = last_token_ns_;

@@ -87,7 +87,7 @@ class Generation final : public Exchange {
   bool streaming() const override { return plan_.fields.stream; }
   bool advance(std::string& out) override;
   Response response() override;
-  std::string error_frame(const Status& why) override;
+  std::string error_frame(const Error& why) override;
   ExchangeFacts facts() const override;
   bool broken() const override { return broken_; }
 
@@ -97,6 +97,7 @@ class Generation final : public Exchange {
     std::unique_ptr<text::TextStream> text;    // the others
     size_t scores_left = 0;
     PromptReuse reused;
+    int64_t queued_ns = -1;
   };
 
   Generation(const Call& call, GenerationPlan plan)
@@ -106,9 +107,10 @@ class Generation final : public Exchange {
         tenant_(call.request.tenant) {}
   Status submit(const Call& call);
   std::optional<Error> fit_into_context();
+  std::optional<Error> too_many_answers() const;
   std::optional<Error> too_many_scores() const;
   void take(Choice& choice);
-  void take_reuse(const Choice& choice, const PromptReuse& reuse);
+  void take_end(const Choice& choice, const TokenEvent& event);
   void take_score(Choice& choice, const TokenEvent& event);
   void render(Choice& choice, std::string& out);
   void fail(Error error);
@@ -126,6 +128,7 @@ class Generation final : public Exchange {
   size_t open_ = 0;                  // choices that have not ended
   std::vector<int64_t> max_tokens_;  // of each prompt
   int64_t generated_ = 0, first_token_ns_ = 0, last_token_ns_ = 0;
+  int32_t preemptions_ = 0;
 };
 
 // `prompt` says what it has: "500 tokens".

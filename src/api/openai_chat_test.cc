@@ -309,9 +309,12 @@ TEST(OpenAiChat, dropping_the_exchange_cancels_its_streams) {
 TEST(OpenAiChat, the_server_can_end_a_stream_with_an_error) {
   FakeService fake;
   const auto exchange = fake.post_exchange(kPath, chat(R"("stream":true)"));
-  const std::string frame = exchange->error_frame({Code::kUnavailable, "the deadline has passed"});
+  const std::string frame = exchange->error_frame({504, "the deadline has passed", "", "request_timeout"});
   ASSERT_TRUE(frame.starts_with("data: ") && frame.ends_with("\n\n"));
-  EXPECT_EQ(parsed(frame.substr(6)).at("error").at("message").as_string(), "the deadline has passed");
+  const json::value body = parsed(frame.substr(6));
+  EXPECT_EQ(body.at("error").at("message").as_string(), "the deadline has passed");
+  EXPECT_EQ(body.at("error").at("type").as_string(), "server_error");
+  EXPECT_EQ(body.at("error").at("code").as_string(), "request_timeout");
 }
 
 TEST(Receipt, the_digest_is_over_counts_and_ids) {

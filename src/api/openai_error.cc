@@ -44,6 +44,7 @@ void append_openai_error_frame(std::string& out, const Error& error) {
 Response openai_error(const Error& error) {
   Response response;
   response.status = error.status;
+  response.error = loggable(error);
   append_openai_error(response.body, error);
   return response;
 }

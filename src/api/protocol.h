@@ -31,11 +31,20 @@ struct Request {
   uint64_t tenant = 0;  // whose key was given, from 1; 0 = the server has no keys
 };
 
+// An error in words; each protocol gives it its own shape.
+struct Error {
+  int status;           // HTTP
+  std::string message;  // names the field and what to do
+  std::string param;    // the field, "" = none
+  std::string code;     // machine-readable, "" = none: "context_length_exceeded", "model_not_found"
+};
+
 struct Response {
   int status = 200;
   std::string body;
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers;  // further ones, say Retry-After
+  std::string error;                                         // of an error, for the log: loggable()
 };
 
 // What an exchange did, for the log. Times: now_ns(), 0 = not yet.
@@ -43,6 +52,9 @@ struct ExchangeFacts {
   int32_t choices = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   int64_t first_token_ns = 0, last_token_ns = 0;
+  int64_t queued_ns = -1;   // until a step had the first prompt; -1 = none had
+  int32_t preemptions = 0;  // of all choices
+  int32_t priority = 0;
   std::string finish;  // finish reasons of the choices, each once, comma separated
   // Of the first prompt: why no more of it was found in the prefix cache, and where that was.
   const char* prefix_end = "";
@@ -61,7 +73,7 @@ class Exchange {
   // The answer of a request that does not stream; after advance() was true, once.
   virtual Response response() = 0;
   // The last frame of a stream that the server ends itself (say at its deadline), before it drops this.
-  virtual std::string error_frame(const Status& why) = 0;
+  virtual std::string error_frame(const Error& why) = 0;
   virtual ExchangeFacts facts() const = 0;
   // After advance() was true: the connection is to be cut off without an end, as by a crash. Only scripted
   // answers ask for it.
@@ -85,13 +97,9 @@ struct Route {
   Outcome (*handle)(const Call& call);
 };
 
-// An error in words; each protocol gives it its own shape.
-struct Error {
-  int status;           // HTTP
-  std::string message;  // names the field and what to do
-  std::string param;    // the field, "" = none
-  std::string code;     // machine-readable, "" = none: "context_length_exceeded", "model_not_found"
-};
+// What the log says of it: the code or the field where the message may repeat what a client sent, else the
+// message.
+std::string loggable(const Error& error);
 // kInvalidArgument, kNotFound, kUnsupported: 400; kResourceExhausted: 429; kUnavailable: 503; kCancelled:
 // 499; the rest: 500.
 Error error_of(const Status& status);

@@ -59,6 +59,11 @@ Match find_route(std::string_view method, std::string_view path) {
   return match;
 }
 
+std::string loggable(const Error& error) {
+  if (error.status == 429 || error.status >= 500) return error.message;
+  return error.code.empty() ? error.param : error.code;
+}
+
 Error error_of(const Status& status) {
   switch (status.code()) {
     case Code::kInvalidArgument:

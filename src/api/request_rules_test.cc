@@ -590,6 +590,21 @@ TEST(RequestRules, scores_of_prompts_are_bounded) {
   EXPECT_NE(fake.post_exchange(kCompletions, body(3)), nullptr);
 }
 
+TEST(RequestRules, answers_that_can_never_wait_together_are_400) {
+  FakeService fake;
+  fake.service.max_answers = 5;
+  fake.service.max_prompts = 64;
+  const auto post = [&](const char* body) {
+    int status = 0;
+    const json::value reply = fake.post_json(kCompletions, body, &status);
+    EXPECT_EQ(status, 400);
+    return std::string(reply.at("error").at("param").as_string());
+  };
+  EXPECT_EQ(post(R"({"prompt":["a","b"],"n":3})"), "n");
+  EXPECT_EQ(post(R"({"prompt":["a","b","c","d","e","f"]})"), "prompt");
+  EXPECT_NE(fake.post_exchange(kCompletions, R"({"prompt":["a","b","c","d","e"],"max_tokens":2})"), nullptr);
+}
+
 TEST(RequestRules, a_full_engine_is_429) {
   FakeService fake;
   fake.submit_error = resource_exhausted("the queue is full");

@@ -38,6 +38,7 @@ struct Service {
 
   int32_t max_choices = 16;         // `n` and `best_of`
   int32_t max_prompts = 64;         // of one completions request
+  int64_t max_answers = INT64_MAX;  // choices of all prompts of a request: what may run and wait at once
   size_t max_text_bytes = 1 << 20;  // text_limits.h
   size_t max_token_ids = 1 << 18;   // of /tokenize and /detokenize, whatever the context is
 

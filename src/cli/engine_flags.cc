@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/size_text.h"
 #include "cli/environment.h"
 #include "kernels/kernel_table.h"
 #include "kv/codec.h"
@@ -32,8 +31,8 @@ void EngineFlags::declare(Flags& flags) {
   flags.choice("--kv", &options.kv, codecs, "type of cached keys and values (default: f16)");
   flags.bytes("--memory", &options.memory_bytes,
               "bound of the key-value pool, such as 2GiB (default: half of the free memory)");
-  flags.text("--prefix-cache", &prefix_cache_, "off|SIZE",
-             "KV pages kept for prompts that begin alike (default: what requests leave of --memory)");
+  flags.bytes_or("--prefix-cache", &options.prefix_cache_bytes, "off",
+                 "KV pages kept for prompts that begin alike (default: what requests leave of --memory)");
   flags.integer("--ctx,--context", &options.context,
                 "positions per sequence (default: what the model was trained for)", 1);
   flags.integer("--prefill-chunk", &options.prefill_chunk,
@@ -81,15 +80,7 @@ Result<std::unique_ptr<Engine>> EngineFlags::make_engine(std::shared_ptr<const M
                             : backend.status();
   }
   backend_name_ = (*backend)->name();
-  EngineOptions resolved = options;
-  if (prefix_cache_ == "off") {
-    resolved.prefix_cache_bytes = 0;
-  } else if (!prefix_cache_.empty()) {
-    auto size = parse_size(prefix_cache_);
-    if (!size.ok()) return size.status().with_context("--prefix-cache (off, or a size such as 1GiB)");
-    resolved.prefix_cache_bytes = *size;
-  }
-  return Engine::create(std::move(model), std::move(*backend), resolved);
+  return Engine::create(std::move(model), std::move(*backend), options);
 }
 
 }  // namespace invar

@@ -31,7 +31,7 @@ class EngineFlags {
   bool verbose = false;
 
  private:
-  std::string model_, isa_, prefix_cache_;
+  std::string model_, isa_;
   int32_t threads_ = 0;
   mutable std::string backend_name_;
 };

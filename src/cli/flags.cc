@@ -198,6 +198,18 @@ void Flags::bytes(const std::string& names, uint64_t* target, const std::string&
   });
 }
 
+void Flags::bytes_or(const std::string& names, uint64_t* target, const std::string& word,
+                     const std::string& help) {
+  impl_->add_one(names, word + "|SIZE", help, [=, name = long_name(names)](const std::string& v) {
+    auto size = v == word ? Result<uint64_t>(0) : parse_size(v);
+    if (!size.ok()) return size.status().with_context(fmt::format("{} ({}, or a size)", name, word));
+    if (*size == 0 && v != word)
+      return invalid_argument(fmt::format("{}: must be more than 0 bytes; {} says none", name, word));
+    *target = *size;
+    return Status();
+  });
+}
+
 void Flags::on(const std::string& names, bool* target, const std::string& help) {
   Option& o = impl_->add(names, "", help);
   o.is_switch = true;

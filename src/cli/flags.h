@@ -37,6 +37,8 @@ class Flags {
   void number(const std::string& names, float* target, const std::string& help, double least, double most);
   void unsigned64(const std::string& names, uint64_t* target, bool* given, const std::string& help);
   void bytes(const std::string& names, uint64_t* target, const std::string& help);  // "2GiB"
+  // A size, or `word` for none: 0.
+  void bytes_or(const std::string& names, uint64_t* target, const std::string& word, const std::string& help);
   void on(const std::string& names, bool* target, const std::string& help);
 
   // Arguments without a flag, in order.

@@ -13,7 +13,7 @@ struct Sample {
   std::string model, kv = "f16";
   int32_t threads = 0, context = 0;
   float temperature = 1;
-  uint64_t memory = 0, seed = 0;
+  uint64_t memory = 0, seed = 0, kept = 5;
   bool seed_given = false, raw = false;
   std::vector<std::string> bias, rest;
   Flags flags{"run", "answers"};
@@ -25,6 +25,7 @@ struct Sample {
     flags.integer("--ctx,--context", &context, "positions", 1, 4096);
     flags.number("--temp", &temperature, "temperature", 0, 100);
     flags.bytes("--memory", &memory, "pool size");
+    flags.bytes_or("--kept", &kept, "off", "kept pages");
     flags.unsigned64("--seed", &seed, &seed_given, "seed");
     flags.on("--raw", &raw, "no template");
     flags.texts("--logit-bias", &bias, "ID:X", "bias");
@@ -54,6 +55,17 @@ TEST(Flags, stores_values_of_every_kind_and_keeps_the_order_of_the_rest) {
   EXPECT_TRUE(s.raw);
   EXPECT_THAT(s.bias, ElementsAre("1:2", "3:-4"));
   EXPECT_THAT(s.rest, ElementsAre("one", "two", "three"));
+}
+
+TEST(Flags, sizes_may_be_a_word_for_none) {
+  Sample s;
+  ASSERT_TRUE(s.parse({"--kept", "2MiB"}).ok());
+  EXPECT_EQ(s.kept, uint64_t{2} << 20);
+  Sample none;
+  ASSERT_TRUE(none.parse({"--kept=off"}).ok());
+  EXPECT_EQ(none.kept, 0u);
+  EXPECT_THAT(Sample().error({"--kept", "0"}), HasSubstr("--kept: must be more than 0 bytes; off says none"));
+  EXPECT_THAT(Sample().error({"--kept", "of"}), HasSubstr("--kept (off, or a size)"));
 }
 
 TEST(Flags, what_was_not_given_keeps_its_default) {

@@ -145,6 +145,7 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
                                         served->sampling_taken_)))
                      .substr(0, 16);
   service.prefix_log = std::make_shared<api::PrefixLog>();
+  service.max_answers = served->engine_->max_answers();
   service.predicted_wait_s = [engine = served->engine_.get()] { return engine->predicted_wait_s(); };
   service.submit = [engine = served->engine_.get()](GenerateRequest request, int32_t choices) {
     return engine->submit(std::move(request), choices);

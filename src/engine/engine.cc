@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/size_text.h"
 #include "engine/admission.h"
 #include "engine/free_memory.h"
 #include "engine/shared_state.h"
@@ -113,6 +114,13 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineModel model, std::unique_pt
   const uint64_t taken = model.mapped_bytes, free = free_memory_bytes();
   ASSIGN_OR_RETURN(PoolPlan plan, plan_pool(*model.graph, *codec, model.context_length, options,
                                             free > taken ? free - taken : 0));
+  for (const PagePool::SizeClass& size_class : plan.classes) {
+    const uint64_t page = size_class.layout.page_bytes(), kept = options.prefix_cache_bytes;
+    if (kept > 0 && kept < page)
+      return invalid_argument(
+          fmt::format("--prefix-cache: {} keep nothing, a page of {} tokens takes {}; give more, or off",
+                      size_text(kept), kPageTokens, size_text(page)));
+  }
   ASSIGN_OR_RETURN(auto pool, PagePool::create(plan.classes));
   return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(
       EngineParts{std::move(model), std::move(backend), std::move(executable), std::move(pool),
@@ -189,6 +197,10 @@ double Engine::predicted_wait_s() const {
 
 int32_t Engine::context() const {
   return impl_->parts.context;
+}
+
+int64_t Engine::max_answers() const {
+  return impl_->max_live;
 }
 
 void Engine::set_trace(std::function<void(const StepRecord&)> trace) {

@@ -77,6 +77,7 @@ class Engine {
   EngineStats stats() const;        // a snapshot, from any thread
   double predicted_wait_s() const;  // of the snapshot, alone: cheap; from any thread
   int32_t context() const;          // positions that one sequence can have
+  int64_t max_answers() const;      // that can run and wait at once: max_batch + max_queue
   // Called after every step on the engine thread with what ran; for tests and traces. Set before the first
   // step.
   void set_trace(std::function<void(const StepRecord&)> trace);

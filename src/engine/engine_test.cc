@@ -297,6 +297,8 @@ TEST(Engine, create_reports_what_does_not_fit) {
   EXPECT_NE(error({.max_batch = 0}).find("max_batch: 0 is not between 1 and 4096"), std::string::npos);
   EXPECT_EQ(error({.max_stall_ms = -1}), "max_stall_ms: -1 is negative");
   EXPECT_EQ(error({.max_wait_s = -1}), "max_wait_s: -1 is negative");
+  EXPECT_EQ(error({.prefix_cache_bytes = 4095}),
+            "--prefix-cache: 4.0 KiB keep nothing, a page of 64 tokens takes 4.0 KiB; give more, or off");
   EXPECT_NE(error({.max_batch = 4097}).find("max_batch: 4097 is not between 1 and 4096"), std::string::npos);
 }
 
@@ -366,6 +368,10 @@ TEST(Engine, preempted_work_counts_as_recomputed_and_prompts_count_once) {
   auto first = t.submit(request(prompt_of(20), 200));
   auto second = t.submit(request(prompt_of(30, 1), 200));
   t.drain();
+  int64_t preemptions = 0;  // as the requests tell it
+  for (Stream* stream : {first.get(), second.get()})
+    while (auto event = stream->try_next())
+      preemptions += event->preemptions;
   int64_t preempted = 0, prompt = 0, recomputed = 0, tokens = 0, decoded = 0;
   for (const StepRecord& step : t.trace) {
     preempted += step.preempted;
@@ -376,6 +382,7 @@ TEST(Engine, preempted_work_counts_as_recomputed_and_prompts_count_once) {
     EXPECT_EQ(step.recomputed_rows > 0, step.recomputed_tokens > 0);
   }
   ASSERT_GT(preempted, 0);
+  EXPECT_EQ(preemptions, preempted);
   EXPECT_GT(recomputed, 64);
   EXPECT_EQ(prompt, 50);
   // The last token of an answer is never fed; the first new one after each recomputation shares its row.

@@ -78,6 +78,22 @@ TEST(PrefixSharing, a_later_prompt_says_what_it_found_and_why_not_more) {
   EXPECT_EQ(nothing.lookup.end, PrefixEnd::kNew);
 }
 
+// It found nothing when it came, and was told what it did find when the one before it had computed it.
+TEST(PrefixSharing, one_that_waited_for_another_says_where_they_part) {
+  TestEngine t({.max_step_tokens = 64});
+  auto first = t.submit(alike(600, 5, 1)), second = t.submit(alike(600, 5, 2));
+  t.drain();
+  TokenEvent last;
+  while (auto event = second->try_next())
+    last = std::move(*event);
+  EXPECT_EQ(last.prompt.cached_tokens, 600);
+  EXPECT_EQ(last.prompt.lookup.end, PrefixEnd::kDiffers);
+  EXPECT_EQ(last.prompt.end_position, 600);
+  EXPECT_EQ(last.prompt.lookup.known_token, alike(600, 5, 1).prompt[600]);
+  EXPECT_GT(last.queued_ns, 0);
+  EXPECT_EQ(last.preemptions, 0);
+}
+
 // Keys of the two were rotated by other frequencies.
 TEST(PrefixSharing, prompts_of_the_short_and_of_the_long_rope_share_nothing) {
   TestEngine t;

@@ -167,7 +167,7 @@ bool Scheduler::make_room(const Sequence& sequence, int32_t tokens) {
 bool Scheduler::take_pages_from_waiting() {
   Sequence* last = waiting_.last_with_pages();
   if (last == nullptr) return false;
-  last->release_pages();
+  last->preempt();
   ++plan_.preempted;
   return true;
 }
@@ -181,7 +181,7 @@ void Scheduler::preempt_last() {
     logits_left_ += row->logits;
     plan_.rows.erase(row);
   }
-  victim->release_pages();
+  victim->preempt();
   waiting_.stopped(victim->tenant());
   waiting_.add(std::move(running_.back()));
   running_.pop_back();

@@ -50,7 +50,7 @@ int32_t Sequence::reuse(bool tail) {
   const int32_t found = std::min(cache_.length(), prompt_length_);
   reused_.cached_tokens += std::max(0, found - computed_);
   computed_ = std::max(computed_, cache_.length());
-  if (tail && !std::exchange(looked_up_, true)) {
+  if (tail && (!std::exchange(looked_up_, true) || found > reused_.end_position)) {
     reused_.lookup = lookup;
     reused_.end_position = found;
   }
@@ -71,6 +71,11 @@ int32_t Sequence::tokens_to_come_from(const Sequence& other) const {
 void Sequence::release_pages() {
   cache_.clear();
   path_.leave();
+}
+
+void Sequence::preempt() {
+  ++preemptions_;
+  release_pages();
 }
 
 void Sequence::leave_pages() {
@@ -206,7 +211,11 @@ void Sequence::publish(RequestMetrics& metrics, int64_t now) {
   int32_t tokens = 0;
   for (TokenEvent& event : events_) {
     event.published_ns = now;
-    if (event.finish != FinishReason::kNone) event.prompt = reused_;
+    if (event.finish != FinishReason::kNone) {
+      event.prompt = reused_;
+      if (times_.scheduled > 0) event.queued_ns = times_.scheduled - times_.submitted;
+      event.preemptions = preemptions_;
+    }
     tokens += event.token.has_value() && !event.of_prompt;
   }
   if (tokens > 0) metrics.published(times_, tokens, now);

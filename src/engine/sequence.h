@@ -54,7 +54,7 @@ class Sequence {
   int32_t reuse(bool tail);
   // The tokens that this sequence would find if `other`, which is about to compute, went first.
   int32_t tokens_to_come_from(const Sequence& other) const;
-  void release_pages();  // to be computed again; full pages stay known to the prefix cache
+  void preempt();  // gives up its pages, to be computed again; full ones stay known to the prefix cache
   // It ended: what it computed stays known.
   void leave_pages();
 
@@ -108,6 +108,7 @@ class Sequence {
   void show(int32_t position, std::span<const float> logits, PromptScorer& scorer);
   void end_without_answer();
   int32_t reuse_limit() const;
+  void release_pages();
 
   GenerateRequest request_;
   std::shared_ptr<Stream> stream_;
@@ -127,6 +128,7 @@ class Sequence {
   std::vector<TokenEvent> events_;
   PromptReuse reused_;
   bool looked_up_ = false;
+  int32_t preemptions_ = 0;
   FinishReason finish_ = FinishReason::kNone;
   std::vector<std::unique_ptr<Sequence>> forks_;
 };

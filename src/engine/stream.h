@@ -29,7 +29,7 @@ enum class FinishReason : uint8_t {
 // What of a prompt did not have to be computed, because others had.
 struct PromptReuse {
   int32_t cached_tokens = 0;
-  PrefixLookup lookup;       // when the request was first scheduled: why it ended,
+  PrefixLookup lookup;       // the one that found most: why it ended,
   int32_t end_position = 0;  // and where
 };
 
@@ -40,8 +40,10 @@ struct TokenEvent {
   bool of_prompt = false;                  // a token of the prompt, not of the answer (prompt_logprobs)
   int64_t published_ns = 0;                // now_ns() when the engine let go of it
   FinishReason finish = FinishReason::kNone;
-  Status error;        // with kError
-  PromptReuse prompt;  // with any finish
+  Status error;             // with kError
+  PromptReuse prompt;       // with any finish, as all that follows:
+  int64_t queued_ns = -1;   // from submit() until a step had a row of it; -1 = none had
+  int32_t preemptions = 0;  // how often its pages were taken away
 };
 
 class Stream {

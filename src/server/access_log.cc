@@ -45,10 +45,14 @@ std::string access_line(const RequestRecord& r) {
       number("prefix_end_position", r.facts.prefix_end_position);
     }
     number("generated_tokens", r.facts.generated_tokens);
+    if (r.facts.priority != 0) number("priority", r.facts.priority);
+    if (r.facts.queued_ns >= 0) milliseconds("queue_ms", double(r.facts.queued_ns) * 1e-6);
+    if (r.facts.preemptions > 0) number("preemptions", r.facts.preemptions);
     if (r.ttft_ms >= 0) milliseconds("ttft_ms", r.ttft_ms);
     text("finish", r.facts.finish);
   }
   text("outcome", r.outcome);
+  if (!r.error.empty()) text("error", r.error);
   out.push_back('}');
   return out;
 }

@@ -67,7 +67,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_news(uint64_t serial);
   void advance();
   void advance_exchange();
-  void end_with_error(int status, const char* code, const Status& why);
+  void end_with_error(const api::Error& why);
   void drop_exchange();
   int64_t retry_after_s() const;
   void answer(api::Response response);

@@ -69,8 +69,7 @@ void Connection::advance_exchange() {
   } catch (const std::exception& e) {
     log_error("request {}: {}", work_->record.id, e.what());
     work_->record.outcome = "failed";
-    return end_with_error(500, "internal_error",
-                          internal_error("internal error; the server's log says more"));
+    return end_with_error({500, "internal error; the server's log says more", "", "internal_error"});
   }
   if (broken) {
     // Scripted: what a client sees when the server dies. The frames before that are not lost in a reset.
@@ -86,10 +85,11 @@ void Connection::advance_exchange() {
 }
 
 // Instead of what the exchange would still say. A stream ends with an error frame.
-void Connection::end_with_error(int status, const char* code, const Status& why) {
+void Connection::end_with_error(const api::Error& why) {
+  work_->record.error = api::loggable(why);
   if (!work_->streaming) {
     drop_exchange();
-    return refuse_request({status, why.message(), "", code});
+    return refuse_request(why);
   }
   const std::string frame = work_->exchange->error_frame(why);
   drop_exchange();
@@ -118,6 +118,7 @@ void Connection::answer(api::Response response) {
         {{"Retry-After", "1"}});
   }
   work.record.status = response.status;
+  work.record.error = std::move(response.error);
   // Nothing more will come from a client that has ended its side, but what it sent before is still answered.
   work.close = work.close || context_.draining || (eof_ && input_.empty());
   work.fields.emplace_back("x-request-id", work.record.id);
@@ -198,9 +199,10 @@ void Connection::fail_at_deadline() {
   if (phase_ == Phase::kHead || phase_ == Phase::kBody) {
     return refuse_request({408, "the request did not arrive in time", "", "request_timeout"});
   }
-  end_with_error(504, "request_timeout",
-                 {Code::kUnavailable, fmt::format("the request took longer than {:.1f} s",
-                                                  double(context_.options.deadlines.request_ms) / 1000)});
+  end_with_error({504,
+                  fmt::format("the request took longer than {:.1f} s",
+                              double(context_.options.deadlines.request_ms) / 1000),
+                  "", "request_timeout"});
 }
 
 void Connection::finish_request() {

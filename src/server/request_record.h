@@ -21,6 +21,7 @@ struct RequestRecord {
   int key = -1;         // which API key
   std::string model;    // of requests that generate
   std::string outcome;  // "done", or why it ended early: "client gone", "slow reader", "deadline", "stopped"
+  std::string error;    // api::loggable() of what the client was told
   double ttft_ms = -1;  // -1: no token
   api::ExchangeFacts facts;
 };

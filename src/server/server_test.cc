@@ -410,8 +410,8 @@ TEST(Server, every_request_is_one_line_of_the_access_log) {
   has(0, R"("outcome":"done"})");
   has(1, R"("status":401)");
   has(2, R"("path":"/stream","status":200)");
-  has(2,
-      R"("model":"test-model","choices":1,"prompt_tokens":7,"cached_tokens":3,"generated_tokens":2,"ttft_ms":)");
+  has(2, R"("model":"test-model","choices":1,"prompt_tokens":7,"cached_tokens":3,"generated_tokens":2,)"
+         R"("priority":-2,"queue_ms":1.500,"preemptions":4,"ttft_ms":)");
   has(2, R"("finish":"stop")");
   has(3, R"("status":400)");
   has(4, R"("path":"/wait","status":499)");

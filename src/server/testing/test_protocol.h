@@ -120,8 +120,19 @@ class TestExchange : public api::Exchange {
     if (feed_->throw_ == Feed::Throw::kResponse) throw std::runtime_error("on purpose");
     return {200, body_, "text/plain"};
   }
-  std::string error_frame(const Status& why) override { return "data: error " + why.message() + "\n\n"; }
-  api::ExchangeFacts facts() const override { return {1, 7, 3, 2, now_ns(), now_ns(), "stop"}; }
+  std::string error_frame(const api::Error& why) override { return "data: error " + why.message + "\n\n"; }
+  api::ExchangeFacts facts() const override {
+    return {.choices = 1,
+            .prompt_tokens = 7,
+            .cached_tokens = 3,
+            .generated_tokens = 2,
+            .first_token_ns = now_ns(),
+            .last_token_ns = now_ns(),
+            .queued_ns = 1'500'000,
+            .preemptions = 4,
+            .priority = -2,
+            .finish = "stop"};
+  }
 
  private:
   std::shared_ptr<Feed> feed_;
