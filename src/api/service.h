@@ -29,7 +29,8 @@ struct Service {
   int32_t context = 0;  // positions of prompt and answer together
   int32_t vocab = 0;    // rows of the output layer
 
-  // Of receipts. fingerprint: digest of the three before it and of the model's sampling defaults.
+  // Of receipts. fingerprint: digest of the three before it, of the model's sampling defaults and of what
+  // flags changed in its positions.
   std::string model_digest, numerics, kv, fingerprint;
 
   SamplingParams sampling_defaults;  // of fields that a request leaves out; the model's own where it has some

@@ -35,6 +35,12 @@ void EngineFlags::declare(Flags& flags) {
                  "KV pages kept for prompts that begin alike (default: what requests leave of --memory)");
   flags.integer("--ctx,--context", &options.context,
                 "positions per sequence (default: what the model was trained for)", 1);
+  flags.parsed("--rope-scaling", "none|linear|yarn[:FACTOR]",
+               "stretch the positions, for a --ctx beyond what the model was trained for (default: as the "
+               "file says)",
+               [this](const std::string& v) { return parse_rope_rule(v, &rope_); });
+  flags.number("--rope-base", &rope_base_, "base of the rotary positions (default: as the file says)", 1.001,
+               1e30);
   flags.integer("--prefill-chunk", &options.prefill_chunk,
                 "prompt tokens of one sequence in a step; never changes answers (default: all that the step "
                 "has room for)",
@@ -62,7 +68,15 @@ Result<std::shared_ptr<const Model>> EngineFlags::load_model() const {
   LoadOptions load;
   load.cache_dir = environment().cache_dir;
   load.threads = threads_;
+  load.rope = rope();
   return Model::load(path, load);
+}
+
+RopeOverride EngineFlags::rope() const {
+  RopeOverride rope = rope_;
+  rope.base = double(rope_base_);
+  rope.context = options.context;
+  return rope;
 }
 
 CpuBackendOptions EngineFlags::backend_options() const {

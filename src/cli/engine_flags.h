@@ -21,6 +21,7 @@ class EngineFlags {
   // --model, else the default model. An error says which file to place where.
   Result<std::string> model_path() const;
   Result<std::shared_ptr<const Model>> load_model() const;
+  RopeOverride rope() const;  // what load_model() does instead of what the file says
 
   CpuBackendOptions backend_options() const;
   EngineOptions options;  // from the flags; a verb may raise limits before make_engine
@@ -33,6 +34,8 @@ class EngineFlags {
  private:
   std::string model_, isa_;
   int32_t threads_ = 0;
+  RopeOverride rope_;
+  float rope_base_ = 0;
   mutable std::string backend_name_;
 };
 

@@ -210,6 +210,11 @@ void Flags::bytes_or(const std::string& names, uint64_t* target, const std::stri
   });
 }
 
+void Flags::parsed(const std::string& names, const std::string& value, const std::string& help,
+                   std::function<Status(const std::string&)> take) {
+  impl_->add_one(names, value, help, std::move(take));
+}
+
 void Flags::on(const std::string& names, bool* target, const std::string& help) {
   Option& o = impl_->add(names, "", help);
   o.is_switch = true;

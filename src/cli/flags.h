@@ -4,6 +4,7 @@
 // nearest one. The parsing library behind it is included in flags.cc only. Main thread.
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -39,6 +40,9 @@ class Flags {
   void bytes(const std::string& names, uint64_t* target, const std::string& help);  // "2GiB"
   // A size, or `word` for none: 0.
   void bytes_or(const std::string& names, uint64_t* target, const std::string& word, const std::string& help);
+  // Whatever `take` understands; its errors name the flag.
+  void parsed(const std::string& names, const std::string& value, const std::string& help,
+              std::function<Status(const std::string&)> take);
   void on(const std::string& names, bool* target, const std::string& help);
 
   // Arguments without a flag, in order.

@@ -140,10 +140,12 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
   service.max_text_bytes = api::max_text_bytes(service.context);
   service.numerics = std::to_string(kNumericsVersion);
   service.kv = flags.options.kv;
+  const std::string rope = flags.rope().text();
   service.fingerprint =
-      "invar-" + hex(sha256(fmt::format("{}\n{}\n{}\n{}", service.model_digest, service.numerics, service.kv,
-                                        served->sampling_taken_)))
-                     .substr(0, 16);
+      "invar-" +
+      hex(sha256(fmt::format("{}\n{}\n{}\n{}{}", service.model_digest, service.numerics, service.kv,
+                             served->sampling_taken_, rope.empty() ? "" : "\n" + rope)))
+          .substr(0, 16);
   service.prefix_log = std::make_shared<api::PrefixLog>();
   service.max_answers = served->engine_->max_answers();
   service.predicted_wait_s = [engine = served->engine_.get()] { return engine->predicted_wait_s(); };

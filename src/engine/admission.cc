@@ -78,7 +78,8 @@ Result<PoolPlan> plan_pool(const Graph& graph, const KvCodec& codec, int32_t tra
     return invalid_argument("the model does not say how many positions it was trained for; give --ctx N");
   if (trained_context > 0 && wanted > trained_context)
     return invalid_argument(
-        fmt::format("--ctx {}: the model was trained for {} positions", wanted, trained_context));
+        fmt::format("--ctx {}: the model was trained for {} positions; --rope-scaling yarn goes beyond that",
+                    wanted, trained_context));
   if (wanted > kMaxPosition)
     return invalid_argument(
         fmt::format("a context of {} positions: the largest possible is --ctx {}", wanted, kMaxPosition));

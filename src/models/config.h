@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "models/rope_scaling.h"
 
 namespace invar {
 
@@ -21,9 +22,10 @@ struct ModelConfig {
   int32_t context_length = 0;
   float norm_eps = 0;
   Rope rope;
-  std::optional<Rope> window_rope;  // of the layers with a window, where they rotate by another one
-  float attention_scale = 0;        // scores are q.k times this, 1 / sqrt(head_dim) unless a file says more
-  float attention_softcap = 0;      // 0: none
+  std::optional<RopeRecipe> rope_recipe;  // of `rope`, where it is the only one that scales
+  std::optional<Rope> window_rope;        // of the layers with a window, where they rotate by another one
+  float attention_scale = 0;    // scores are q.k times this, 1 / sqrt(head_dim) unless a file says more
+  float attention_softcap = 0;  // 0: none
   float logits_softcap = 0;
   float embedding_multiplier = 1, residual_multiplier = 1, logits_multiplier = 1;
   bool norms_less_one = false;  // weights of norms are stored less one

@@ -155,7 +155,8 @@ Status parse_rope(const Keys& keys, const ModelSource& source, const DenseRules&
   ASSIGN_OR_RETURN(const auto divisors, frequency_factors(source, "rope_freqs.weight", dim));
   if (!divisors.empty() && scaling.rule != RopeRule::kPlain)
     return refuse("rope_freqs.weight together with rope scaling");
-  ASSIGN_OR_RETURN(out->rope, make_rope(theta, dim, scaling, divisors));
+  out->rope_recipe = {theta, dim, scaling, divisors};
+  ASSIGN_OR_RETURN(out->rope, make_rope(*out->rope_recipe));
   if (rules.window_theta == 0) return {};
   ASSIGN_OR_RETURN(const auto local, keys.number("rope.freq_base_swa"));
   const double other = rules.window_theta < 0 ? theta : rules.window_theta;

@@ -164,8 +164,8 @@ Result<RopeScaling> parse_scaling(const HfConfig& c, const std::string& where, c
 }
 
 // The rope that `where` describes; theta is the family's or the file's where it says nothing.
-Result<Rope> parse_one_rope(const HfConfig& c, const std::string& where, const DenseRules& rules,
-                            double theta, const ModelConfig& config) {
+Result<RopeRecipe> parse_one_rope(const HfConfig& c, const std::string& where, const DenseRules& rules,
+                                  double theta, const ModelConfig& config) {
   RETURN_IF_ERROR(optional_into(c.get_double(where + ".rope_theta"), &theta));
   double part = rules.partial_rotary == 0 ? 1 : rules.partial_rotary;
   RETURN_IF_ERROR(optional_into(c.get_double("partial_rotary_factor"), &part));
@@ -173,20 +173,24 @@ Result<Rope> parse_one_rope(const HfConfig& c, const std::string& where, const D
   if (!(part > 0 && part <= 1))
     return corrupt(fmt::format("partial_rotary_factor is {}, not between 0 and 1", part));
   ASSIGN_OR_RETURN(const RopeScaling scaling, parse_scaling(c, where, rules, config.context_length));
-  return make_rope(theta, static_cast<int32_t>(config.head_dim * part), scaling);
+  return RopeRecipe{theta, static_cast<int32_t>(config.head_dim * part), scaling};
 }
 
 Status parse_rope(const HfConfig& c, const DenseRules& rules, ModelConfig* out) {
   double theta = rules.rope_theta, window_theta = rules.window_theta;
   RETURN_IF_ERROR(optional_into(c.get_double("rope_theta"), &theta));
   if (c.has("rope_parameters.full_attention") || c.has("rope_parameters.sliding_attention")) {
-    ASSIGN_OR_RETURN(out->rope, parse_one_rope(c, "rope_parameters.full_attention", rules, theta, *out));
-    ASSIGN_OR_RETURN(out->window_rope,
+    ASSIGN_OR_RETURN(out->rope_recipe,
+                     parse_one_rope(c, "rope_parameters.full_attention", rules, theta, *out));
+    ASSIGN_OR_RETURN(const RopeRecipe window,
                      parse_one_rope(c, "rope_parameters.sliding_attention", rules, theta, *out));
+    ASSIGN_OR_RETURN(out->rope, make_rope(*out->rope_recipe));
+    ASSIGN_OR_RETURN(out->window_rope, make_rope(window));
     return {};
   }
   const std::string where = c.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  ASSIGN_OR_RETURN(out->rope, parse_one_rope(c, where, rules, theta, *out));
+  ASSIGN_OR_RETURN(out->rope_recipe, parse_one_rope(c, where, rules, theta, *out));
+  ASSIGN_OR_RETURN(out->rope, make_rope(*out->rope_recipe));
   if (rules.window_theta == 0) return {};
   RETURN_IF_ERROR(optional_into(c.get_double("rope_parameters.rope_theta"), &theta));
   RETURN_IF_ERROR(optional_into(c.get_double("rope_local_base_freq"), &window_theta));

@@ -74,7 +74,8 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   ASSIGN_OR_RETURN(impl->source, ModelSource::open(path));
   const ModelSource& source = *impl->source;
   ASSIGN_OR_RETURN(const Family* family, find_family(source));
-  ASSIGN_OR_RETURN(const ModelConfig config, family->parse(source));
+  ASSIGN_OR_RETURN(ModelConfig config, family->parse(source));
+  RETURN_IF_ERROR(apply(options.rope, &config));
   ASSIGN_OR_RETURN(impl->graph, family->build(config));
   ASSIGN_OR_RETURN(const Audit audit, audit_tensors(source, config, impl->graph));
   impl->info = describe(source, *family, config, impl->graph);

@@ -12,6 +12,7 @@
 #include "format/model_source.h"
 #include "graph/graph.h"
 #include "graph/weight_set.h"
+#include "models/rope_override.h"
 
 namespace invar {
 
@@ -34,6 +35,7 @@ struct LoadOptions {
   std::string cache_dir;  // packed weights go to cache_dir/packed; empty: pack in memory
   int threads = 0;        // for packing; 0 = every core
   bool progress = true;
+  RopeOverride rope;
 };
 
 class Model {

@@ -28,9 +28,20 @@ struct RopeScaling {
       long_factor;  // longrope: [dim/2], of prompts up to original_context and beyond
 };
 
+// What a file says of its rope.
+struct RopeRecipe {
+  double theta;
+  int32_t dim;
+  RopeScaling scaling = {};
+  std::vector<float> divisors = {};
+};
+
 // theta > 1; dim even. divisors [dim/2] divide the frequencies (rope_freqs of GGUF files); empty: none.
 // kInvalidArgument names a parameter that is out of range.
 Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
                        std::span<const float> divisors = {});
+inline Result<Rope> make_rope(const RopeRecipe& recipe) {
+  return make_rope(recipe.theta, recipe.dim, recipe.scaling, recipe.divisors);
+}
 
 }  // namespace invar
