@@ -2,7 +2,7 @@
 
 test_usage() {
   cat <<'T'
-usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--tidy] [--clients]
+usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--tidy] [--clients] [--shapes]
 
   (no option)        builds everything and runs the core tests: unit tests, oracles, exactness, command line
   --filter REGEX     only the test programs whose name matches
@@ -10,6 +10,7 @@ usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--tidy] [--c
   --fuzz SECONDS     every fuzz target for SECONDS
   --tidy             clang-tidy over every source file, as .clang-tidy wants it
   --clients          the official OpenAI clients, Python and Node, against the server
+  --shapes           files with the shapes of real models of 2 to 12 GB: audit, packing, a token, memory
 
 Exit code 0 only if everything that was asked for ran and passed.
 T
@@ -187,6 +188,20 @@ client_tests() {
   return "$status"
 }
 
+# One after the other, below TMPDIR.
+shape_tests() {
+  prepare build
+  build_release invar || return 1
+  local status=0 log=$ROOT/build/release/shapes.log passed failed
+  "$ROOT/test/shapes/run.sh" "$PROGRAM" </dev/null 2>&1 | tee "$log" || status=1
+  read -r passed failed < <(awk '/^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3 } END { print p + 0, f + 0 }' "$log")
+  total_passed=$((total_passed + passed))
+  total_failed=$((total_failed + failed))
+  total_skipped=$((total_skipped + $(awk '/^[0-9]+ not run$/ { s += $1 } END { print s + 0 }' "$log")))
+  if ((status != 0 && failed == 0)); then total_failed=$((total_failed + 1)); fi
+  return "$status"
+}
+
 is_count() { [[ ${1:-} =~ ^[1-9][0-9]*$ ]]; }
 
 run_tests() {
@@ -197,6 +212,7 @@ run_tests() {
       --sanitize) steps+=(sanitize) ;;
       --tidy) steps+=(tidy) ;;
       --clients) steps+=(clients) ;;
+      --shapes) steps+=(shapes) ;;
       --fuzz)
         is_count "${2:-}" || { echo "invar: --fuzz needs a number of seconds, for example --fuzz 60" >&2 && return 2; }
         fuzz_seconds=$2 steps+=(fuzz)
@@ -223,6 +239,7 @@ run_tests() {
       tidy) tidy_tests || status=1 ;;
       fuzz) fuzz_tests "$fuzz_seconds" || status=1 ;;
       clients) client_tests || status=1 ;;
+      shapes) shape_tests || status=1 ;;
     esac
   done
   if ((status != 0 && total_failed == 0)); then total_failed=1; fi # a build or a download that failed
