@@ -95,6 +95,13 @@ ValueId GraphBuilder::attend(const std::string& site, ValueId q, ValueId k, Valu
                 attr);
 }
 
+ValueId GraphBuilder::borrow(const std::string& site, ValueId q, ValueId donor) {
+  for (const Node& node : graph_.nodes)
+    if (node.out == donor && node.op == Op::kAttend)
+      return append(Op::kAttend, site, {q}, at(graph_.values, donor).width, Rows::kTokens, node.attr);
+  CHECK(false);
+}
+
 ValueId GraphBuilder::add(const std::string& site, ValueId x, ValueId y) {
   const Value value = at(graph_.values, x);
   return append(Op::kAdd, site, {x, y}, value.width, value.rows, {});
@@ -119,8 +126,35 @@ ValueId GraphBuilder::gelu(const std::string& site, ValueId x) {
   return map(Op::kGelu, site, x, {});
 }
 
+ValueId GraphBuilder::tanh(const std::string& site, ValueId x) {
+  return map(Op::kTanh, site, x, {});
+}
+
 ValueId GraphBuilder::scale(const std::string& site, ValueId x, float factor) {
   return map(Op::kScale, site, x, FactorAttr{factor});
+}
+
+ValueId GraphBuilder::multiply(const std::string& site, ValueId x, WeightId weight) {
+  const Value value = at(graph_.values, x);
+  return append(Op::kMultiply, site, {x}, value.width, value.rows, {}, weight);
+}
+
+ValueId GraphBuilder::add_scaled(const std::string& site, ValueId x, ValueId y, ValueId factors, int column) {
+  const Value value = at(graph_.values, x);
+  return append(Op::kAddScaled, site, {x, y, factors}, value.width, value.rows, ColumnAttr{column});
+}
+
+ValueId GraphBuilder::match_rms(const std::string& site, ValueId x, ValueId like, float least_mean_square) {
+  const Value value = at(graph_.values, x);
+  return append(Op::kMatchRms, site, {x, like}, value.width, value.rows, FactorAttr{least_mean_square});
+}
+
+ValueId GraphBuilder::sparsify(const std::string& site, ValueId x, float deviations) {
+  return map(Op::kSparsify, site, x, FactorAttr{deviations});
+}
+
+ValueId GraphBuilder::columns(const std::string& site, ValueId x, int first, int count) {
+  return append(Op::kColumns, site, {x}, count, at(graph_.values, x).rows, ColumnAttr{first});
 }
 
 ValueId GraphBuilder::softcap(const std::string& site, ValueId x, float cap) {

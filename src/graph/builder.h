@@ -23,16 +23,25 @@ class GraphBuilder {
   int kv_group(KvGroup group);  // returns its number; layers are counted by attend()
 
   ValueId embed(const std::string& site, WeightId table);
+  // weight kNone: none.
   ValueId rms_norm(const std::string& site, ValueId x, WeightId weight, float eps, int head_dim = 0);
   ValueId layer_norm(const std::string& site, ValueId x, WeightId weight, WeightId bias, float eps);
   ValueId linear(const std::string& site, ValueId x, WeightId weight, WeightId bias = kNone);
   ValueId rotate(const std::string& site, ValueId x, int rope, int heads, int head_dim);
   ValueId attend(const std::string& site, ValueId q, ValueId k, ValueId v, AttendAttr attr);
+  // Attends with q to what the attention node that gave `donor` wrote.
+  ValueId borrow(const std::string& site, ValueId q, ValueId donor);
   ValueId add(const std::string& site, ValueId x, ValueId y);
   ValueId gated_silu(const std::string& site, ValueId gate, ValueId up);
   ValueId gated_gelu(const std::string& site, ValueId gate, ValueId up);
   ValueId gelu(const std::string& site, ValueId x);
+  ValueId tanh(const std::string& site, ValueId x);
   ValueId scale(const std::string& site, ValueId x, float factor);
+  ValueId multiply(const std::string& site, ValueId x, WeightId weight);
+  ValueId add_scaled(const std::string& site, ValueId x, ValueId y, ValueId factors, int column);
+  ValueId match_rms(const std::string& site, ValueId x, ValueId like, float least_mean_square);
+  ValueId sparsify(const std::string& site, ValueId x, float deviations);
+  ValueId columns(const std::string& site, ValueId x, int first, int count);
   ValueId softcap(const std::string& site, ValueId x, float cap);
   ValueId select_logit_rows(const std::string& site, ValueId x);
 

@@ -24,10 +24,22 @@ const char* op_name(Op op) {
       return "gated_gelu";
     case Op::kGelu:
       return "gelu";
+    case Op::kTanh:
+      return "tanh";
     case Op::kScale:
       return "scale";
+    case Op::kMultiply:
+      return "multiply";
     case Op::kSoftcap:
       return "softcap";
+    case Op::kAddScaled:
+      return "add_scaled";
+    case Op::kMatchRms:
+      return "match_rms";
+    case Op::kSparsify:
+      return "sparsify";
+    case Op::kColumns:
+      return "columns";
     case Op::kSelectRows:
       return "select_rows";
   }

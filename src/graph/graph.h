@@ -17,18 +17,29 @@ using WeightId = int32_t;
 inline constexpr int32_t kNone = -1;
 
 enum class Op : uint8_t {
-  kEmbed,      // tokens[T] -> [T, hidden]; weight: [vocab, hidden]
-  kRmsNorm,    // per row, or per head of head_dim where NormAttr says so; weight: vector
+  // tokens[T] -> [T, width]; weight: [vocab, width]. A table with fewer rows gives row 0 for tokens beyond
+  // it.
+  kEmbed,
+  kRmsNorm,    // per row, or per head of head_dim where NormAttr says so; weight: vector, or none
   kLayerNorm,  // per row; weight, bias: vectors
   kLinear,     // x -> x W^T (+ bias); weight: [out, in]
   kRope,       // rotates every head of x by its row's position
-  kAttend,  // in: q, k, v; appends k, v to the KV group, reads what was written; out: [T, heads * head_dim]
-  kAdd,     // residual: in[0] + in[1]
-  kGatedSilu,   // silu(in[0]) * in[1]
-  kGatedGelu,   // gelu(in[0]) * in[1], the tanh form
-  kGelu,        // the tanh form
+  // in: q, k, v; appends k, v to the KV group, reads what was written; out: [T, heads * head_dim]. in: q
+  // alone:
+  // reads what an earlier node wrote for that layer of the group.
+  kAttend,
+  kAdd,        // residual: in[0] + in[1]
+  kGatedSilu,  // silu(in[0]) * in[1]
+  kGatedGelu,  // gelu(in[0]) * in[1], the tanh form
+  kGelu,       // the tanh form
+  kTanh,
   kScale,       // in[0] * factor
+  kMultiply,    // in[0] * weight: a vector of its width, or of one element
   kSoftcap,     // factor * tanh(in[0] / factor)
+  kAddScaled,   // in[0] + c * in[1], c: column `column` of in[2]
+  kMatchRms,    // in[0] with the root mean square of in[1]; its own is taken as at least the root of factor
+  kSparsify,    // max(0, in[0] - its mean - factor * its standard deviation)
+  kColumns,     // [rows, n] -> [rows, width]: the columns from `column` on
   kSelectRows,  // [T, n] -> [L, n]: the rows that want logits
 };
 const char* op_name(Op op);
@@ -79,7 +90,10 @@ struct AttendAttr {
 struct FactorAttr {
   float factor;
 };
-using Attr = std::variant<std::monostate, NormAttr, RopeAttr, AttendAttr, FactorAttr>;
+struct ColumnAttr {
+  int32_t column;
+};
+using Attr = std::variant<std::monostate, NormAttr, RopeAttr, AttendAttr, FactorAttr, ColumnAttr>;
 
 struct Node {
   Op op;

@@ -76,6 +76,21 @@ TEST(GraphBuilder, numbers_layers_of_each_group) {
   EXPECT_EQ(std::get<AttendAttr>(result.value().nodes[3].attr).layer, 1);
 }
 
+TEST(GraphBuilder, a_node_that_borrows_names_the_layer_of_its_donor) {
+  GraphBuilder b;
+  const int group = b.kv_group({.layers = 0, .kv_heads = 1, .head_dim = 2});
+  const ValueId x = b.embed("e", b.matrix("e", 4, 2));
+  const ValueId first = b.attend("a", x, x, x, {group, 0, 1, 1, 2, 1.0f});
+  const ValueId second = b.attend("b", first, x, x, {group, 0, 1, 1, 2, 1.0f});
+  const ValueId third = b.borrow("c", second, second);
+  const ValueId y = b.linear("h", b.select_logit_rows("s", b.borrow("d", third, first)), b.matrix("e", 4, 2));
+  const Result<Graph> result = std::move(b).finish(y, 4);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->kv_groups[0].layers, 2);
+  EXPECT_EQ(std::get<AttendAttr>(result->nodes[3].attr).layer, 1);
+  EXPECT_EQ(std::get<AttendAttr>(result->nodes[4].attr).layer, 0);
+}
+
 struct Damage {
   const char* what;
   std::function<void(Graph&)> apply;
@@ -156,7 +171,47 @@ TEST(GraphValidate, names_the_node_and_the_fault) {
        [](Graph& g) { node_of(g, "0.norm").attr = NormAttr{1e-5f, 3}; },
        {"'0.norm'", "heads of 3"}},
       {"select", [](Graph& g) { g.values[node_of(g, "select").out].rows = Rows::kTokens; }, {"'select'"}},
-      {"vocab", [](Graph& g) { g.vocab = 21; }, {"embed"}},
+      {"vocab", [](Graph& g) { g.vocab = 21; }, {"logits", "21"}},
+      {"vocab below its table", [](Graph& g) { g.vocab = 19; }, {"embed", "[19, 8]"}},
+      {"layer norm without a weight",
+       [](Graph& g) {
+         node_of(g, "0.norm").op = Op::kLayerNorm;
+         node_of(g, "0.norm").weight = kNone;
+       },
+       {"'0.norm'", "weight"}},
+      {"borrowed before it is written",
+       [](Graph& g) { node_of(g, "0.attend").in.resize(1); },
+       {"'0.attend'", "not yet written"}},
+      {"two inputs of attention",
+       [](Graph& g) { node_of(g, "0.attend").in.resize(2); },
+       {"'0.attend'", "2 inputs"}},
+      {"columns beyond",
+       [](Graph& g) {
+         Node& n = node_of(g, "0.add");
+         n.op = Op::kColumns, n.in.resize(1), n.attr = ColumnAttr{1};
+       },
+       {"'0.add'", "columns 1 to 9 of 8"}},
+      {"columns without a number",
+       [](Graph& g) {
+         Node& n = node_of(g, "0.add");
+         n.op = Op::kColumns, n.in.resize(1);
+       },
+       {"'0.add'", "ColumnAttr"}},
+      {"factor column",
+       [](Graph& g) {
+         Node& n = node_of(g, "0.add");
+         n.op = Op::kAddScaled, n.in.push_back(node_of(g, "0.k").out), n.attr = ColumnAttr{4};
+       },
+       {"'0.add'", "columns 4 to 5 of 4"}},
+      {"least mean square",
+       [](Graph& g) { node_of(g, "0.add").op = Op::kMatchRms, node_of(g, "0.add").attr = FactorAttr{0}; },
+       {"'0.add'", "least mean square"}},
+      {"multiplied by a vector of another size",
+       [](Graph& g) {
+         Node& n = node_of(g, "0.add");
+         n.op = Op::kMultiply, n.in.resize(1), n.weight = node_of(g, "0.v").bias;
+       },
+       {"'0.add'", "0.v_bias"}},
       {"no logits", [](Graph& g) { g.logits = kNone; }, {"logits"}},
       {"weight twice", [](Graph& g) { g.weights[1].name = g.weights[0].name; }, {"'embed'", "twice"}},
       {"rotary heads",

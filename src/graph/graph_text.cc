@@ -29,6 +29,7 @@ std::string attr_text(const Attr& attr) {
                        attend->softcap > 0 ? fmt::format(" softcap={}", attend->softcap) : "");
   }
   if (const auto* factor = std::get_if<FactorAttr>(&attr)) return fmt::format(" factor={}", factor->factor);
+  if (const auto* column = std::get_if<ColumnAttr>(&attr)) return fmt::format(" column={}", column->column);
   return {};
 }
 

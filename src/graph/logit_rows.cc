@@ -15,8 +15,14 @@ bool is_row_wise(Op op) {
     case Op::kGatedSilu:
     case Op::kGatedGelu:
     case Op::kGelu:
+    case Op::kTanh:
     case Op::kScale:
+    case Op::kMultiply:
     case Op::kSoftcap:
+    case Op::kAddScaled:
+    case Op::kMatchRms:
+    case Op::kSparsify:
+    case Op::kColumns:
       return true;
     case Op::kEmbed:
     case Op::kRope:

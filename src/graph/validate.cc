@@ -107,10 +107,20 @@ class Validator {
       case Op::kGatedGelu:
         return check_element_wise(node, 2);
       case Op::kGelu:
+      case Op::kTanh:
         return check_element_wise(node, 1);
       case Op::kScale:
       case Op::kSoftcap:
-        return check_factor(node);
+      case Op::kSparsify:
+        return check_factor(node, 1);
+      case Op::kMatchRms:
+        return check_factor(node, 2);
+      case Op::kMultiply:
+        return check_multiply(node);
+      case Op::kAddScaled:
+        return check_add_scaled(node);
+      case Op::kColumns:
+        return check_columns(node);
       case Op::kSelectRows:
         return check_select(node);
     }
@@ -138,7 +148,10 @@ class Validator {
   Status check_embed(const Node& node) const {
     RETURN_IF_ERROR(check_inputs(node, 0));
     if (out(node).rows != Rows::kTokens) return error(node, "its output must have token rows");
-    return check_weight(node, node.weight, Weight::Kind::kMatrix, graph_.vocab, out(node).width);
+    const bool shorter = node.weight >= 0 && size_t(node.weight) < graph_.weights.size() &&
+                         graph_.weights[node.weight].rows < graph_.vocab;
+    return check_weight(node, node.weight, Weight::Kind::kMatrix,
+                        shorter ? graph_.weights[node.weight].rows : graph_.vocab, out(node).width);
   }
 
   Status check_norm(const Node& node) const {
@@ -151,6 +164,7 @@ class Validator {
     if (n <= 0 || out(node).width % n != 0) {
       return error(node, fmt::format("width {} is not whole heads of {}", out(node).width, n));
     }
+    if (node.op == Op::kRmsNorm && node.weight == kNone) return {};
     return check_weight(node, node.weight, Weight::Kind::kVector, n, 1);
   }
 
@@ -186,7 +200,8 @@ class Validator {
   }
 
   Status check_attend(const Node& node) {
-    RETURN_IF_ERROR(check_inputs(node, 3));
+    const bool borrows = node.in.size() == 1;
+    RETURN_IF_ERROR(check_inputs(node, borrows ? 1 : 3));
     const auto* attr = std::get_if<AttendAttr>(&node.attr);
     if (attr == nullptr) return error(node, "AttendAttr is missing");
     if (attr->group < 0 || size_t(attr->group) >= graph_.kv_groups.size()) {
@@ -196,7 +211,10 @@ class Validator {
     if (attr->layer < 0 || attr->layer >= group.layers) {
       return error(node, fmt::format("layer {} of a KV group of {} layers", attr->layer, group.layers));
     }
-    if (attended_[attr->group][attr->layer]) {
+    if (borrows && !attended_[attr->group][attr->layer]) {
+      return error(node, fmt::format("layer {} of KV group {} is not yet written", attr->layer, attr->group));
+    }
+    if (!borrows && attended_[attr->group][attr->layer]) {
       return error(node, fmt::format("layer {} of KV group {} is written twice", attr->layer, attr->group));
     }
     attended_[attr->group][attr->layer] = true;
@@ -214,8 +232,8 @@ class Validator {
     const Value q{out(node).width, Rows::kTokens};
     const Value kv{attr->kv_heads * attr->head_dim, Rows::kTokens};  // divides q's width: no overflow
     RETURN_IF_ERROR(check_same(node, in(node, 0), q));
-    RETURN_IF_ERROR(check_same(node, in(node, 1), kv));
-    RETURN_IF_ERROR(check_same(node, in(node, 2), kv));
+    for (size_t i = 1; i < node.in.size(); i++)
+      RETURN_IF_ERROR(check_same(node, in(node, i), kv));
     if (!(attr->softcap >= 0)) return error(node, "softcap is negative or NaN");
     return check_same(node, out(node), q);
   }
@@ -226,12 +244,45 @@ class Validator {
     return check_same(node, in(node, 0), out(node));
   }
 
-  Status check_factor(const Node& node) const {
+  Status check_factor(const Node& node, size_t inputs) const {
     const auto* attr = std::get_if<FactorAttr>(&node.attr);
     if (attr == nullptr) return error(node, "FactorAttr is missing");
     if (!std::isfinite(attr->factor)) return error(node, "its factor is not finite");
     if (node.op == Op::kSoftcap && !(attr->factor > 0)) return error(node, "its cap is not positive");
-    return check_element_wise(node, 1);
+    if (node.op == Op::kMatchRms && !(attr->factor > 0))
+      return error(node, "its least mean square is not positive");
+    return check_element_wise(node, inputs);
+  }
+
+  Status check_multiply(const Node& node) const {
+    RETURN_IF_ERROR(check_element_wise(node, 1));
+    const bool one = node.weight >= 0 && size_t(node.weight) < graph_.weights.size() &&
+                     graph_.weights[node.weight].rows == 1;
+    return check_weight(node, node.weight, Weight::Kind::kVector, one ? 1 : out(node).width, 1);
+  }
+
+  Status check_add_scaled(const Node& node) const {
+    RETURN_IF_ERROR(check_inputs(node, 3));
+    RETURN_IF_ERROR(check_same(node, in(node, 0), in(node, 1)));
+    RETURN_IF_ERROR(check_same(node, in(node, 0), out(node)));
+    return check_column(node, in(node, 2), 1);
+  }
+
+  Status check_columns(const Node& node) const {
+    RETURN_IF_ERROR(check_inputs(node, 1));
+    return check_column(node, in(node, 0), out(node).width);
+  }
+
+  // `count` columns from the node's on lie within `from`, whose rows are those of the result.
+  Status check_column(const Node& node, const Value& from, int32_t count) const {
+    const auto* attr = std::get_if<ColumnAttr>(&node.attr);
+    if (attr == nullptr) return error(node, "ColumnAttr is missing");
+    if (from.rows != out(node).rows) return error(node, "token rows meet logit rows");
+    if (attr->column < 0 || attr->column >= from.width || count > from.width - attr->column) {
+      return error(node, fmt::format("columns {} to {} of {}", attr->column, int64_t{attr->column} + count,
+                                     from.width));
+    }
+    return {};
   }
 
   Status check_select(const Node& node) const {

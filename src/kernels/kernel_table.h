@@ -73,6 +73,7 @@ struct KernelTable {
   void (*unpack_row)(const PackedMatrix& w, int64_t row, float* out);
 
   // ---- element-wise and row functions, n floats
+  // weight nullptr: none.
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y, uint8_t* fault);
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y,
                      uint8_t* fault);
@@ -80,6 +81,13 @@ struct KernelTable {
   void (*gated_silu)(const float* gate, const float* up, int64_t n, float* out);
   void (*gated_gelu)(const float* gate, const float* up, int64_t n, float* out);  // tanh form
   void (*scale)(const float* x, float factor, int64_t n, float* out);
+  void (*multiply)(const float* x, const float* weight, int64_t n, float* out);
+  void (*add_scaled)(const float* x, const float* y, float factor, int64_t n, float* out);  // x + factor * y
+  // x with the root mean square of `like`; that of x is taken as at least the root of least_mean_square.
+  void (*match_rms)(const float* x, const float* like, float least_mean_square, int64_t n, float* out,
+                    uint8_t* fault);
+  // max(0, x - (mean + deviations * standard deviation)).
+  void (*sparsify)(const float* x, float deviations, int64_t n, float* out, uint8_t* fault);
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
   void (*unary[size_t(Unary::kCount)])(const float* x, int64_t n, float* y);
   RowKernels rows;

@@ -100,6 +100,18 @@ TEST_P(Ops, elementwise_kernels_write_exactly_n_elements) {
       want[i] = x[i] * 0.37f;
     ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
 
+    set().multiply(x.data(), y.data(), n, got.data());
+    for (int64_t i = 0; i < n; i++)
+      want[i] = x[i] * y[i];
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+
+    set().add_scaled(x.data(), y.data(), 0.37f, n, got.data());
+    for (int64_t i = 0; i < n; i++)
+      want[i] = fma_f32(0.37f, y[i], x[i]);
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+    for (int i = 0; i < 16; i++)
+      ASSERT_EQ(got[n + i], 77.0f);
+
     set().softcap(x.data(), 2.7f, n, got.data());
     for (int64_t i = 0; i < n; i++)
       want[i] = 2.7f * tanh_f32(x[i] / 2.7f);
@@ -144,6 +156,10 @@ TEST_P(Ops, rms_norm_is_the_rule_of_section_4) {
     const float r = 1.0f / std::sqrt(lanes_then_tree(x, true) / float(n) + 1e-5f);
     for (int64_t i = 0; i < n; i++)
       want[i] = x[i] * r * w[i];
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+    set().rms_norm(x.data(), nullptr, 1e-5f, n, got.data(), &fault);
+    for (int64_t i = 0; i < n; i++)
+      want[i] = x[i] * r;
     ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
     ASSERT_EQ(got[n], 77.0f);
     ASSERT_EQ(fault, 0);
@@ -196,6 +212,54 @@ TEST_P(Ops, layer_norm_is_the_rule_of_section_4) {
       set().layer_norm(y.data(), w.data(), b.data(), 1e-5f, n, got.data(), &fault);
       ASSERT_EQ(fault, 1) << bad << " among " << n;
     }
+  }
+}
+
+TEST_P(Ops, match_rms_is_the_rule_of_section_4) {
+  for (int64_t n : sizes()) {
+    for (const float size : {3.0f, 1e-4f}) {  // the second lies below the least
+      const auto x = normals(n, n, size), like = normals(n, n + 5, 2);
+      std::vector<float> want(n), got(n + 16, 77.0f);
+      uint8_t fault = 0;
+      set().match_rms(x.data(), like.data(), 1e-5f, n, got.data(), &fault);
+      const float own = std::max(lanes_then_tree(x, true) / float(n), 1e-5f);
+      const float factor = std::sqrt(lanes_then_tree(like, true) / float(n)) / std::sqrt(own);
+      for (int64_t i = 0; i < n; i++)
+        want[i] = x[i] * factor;
+      ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+      ASSERT_EQ(got[n], 77.0f);
+      ASSERT_EQ(fault, 0);
+      for (const bool first : {false, true}) {
+        auto bad = first ? x : like;
+        bad[n / 2] = kInf;
+        set().match_rms(first ? bad.data() : x.data(), first ? like.data() : bad.data(), 1e-5f, n, got.data(),
+                        &fault);
+        ASSERT_EQ(fault, 1);
+        fault = 0;
+      }
+    }
+  }
+}
+
+TEST_P(Ops, sparsify_is_the_rule_of_section_4) {
+  for (int64_t n : sizes()) {
+    const auto x = normals(n, n);
+    std::vector<float> want(n), centred(n), got(n + 16, 77.0f);
+    uint8_t fault = 0;
+    set().sparsify(x.data(), 0.7f, n, got.data(), &fault);
+    const float mean = lanes_then_tree(x, false) / float(n);
+    for (int64_t i = 0; i < n; i++)
+      centred[i] = x[i] - mean;
+    const float deviation = std::sqrt(lanes_then_tree(centred, true) / float(n));
+    for (int64_t i = 0; i < n; i++)
+      want[i] = std::max(x[i] - (mean + deviation * 0.7f), 0.0f);
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+    ASSERT_EQ(got[n], 77.0f);
+    ASSERT_EQ(fault, 0);
+    auto bad = x;
+    bad[n / 2] = kNan;
+    set().sparsify(bad.data(), 0.7f, n, got.data(), &fault);
+    ASSERT_EQ(fault, 1);
   }
 }
 

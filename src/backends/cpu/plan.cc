@@ -174,15 +174,21 @@ class Planner {
     op.out = value_ref(n.out);
     if (!n.in.empty()) op.in = value_ref(n.in[0]);
     if (n.in.size() > 1) op.in2 = value_ref(n.in[1]);
+    if (n.in.size() > 2) op.in3 = value_ref(n.in[2]);
     if (n.op == Op::kEmbed) op.table = &weights_.matrices[n.weight];
     if (const auto* norm = std::get_if<NormAttr>(&n.attr)) {
-      op.weight = weights_.vectors[n.weight].data();
+      op.weight = n.weight == kNone ? nullptr : weights_.vectors[n.weight].data();
       op.bias = bias_of(n);
       op.eps = norm->eps;
       op.head_dim = norm->head_dim == 0 ? op.width : norm->head_dim;
       op.heads = op.width / op.head_dim;
     }
+    if (n.op == Op::kMultiply) {
+      op.weight = weights_.vectors[n.weight].data();
+      op.factor = *op.weight;
+    }
     if (const auto* factor = std::get_if<FactorAttr>(&n.attr)) op.factor = factor->factor;
+    if (const auto* column = std::get_if<ColumnAttr>(&n.attr)) op.column = column->column;
     if (const auto* rope = std::get_if<RopeAttr>(&n.attr)) {
       op.in2 = buffers_[rope_buffer(graph_, rope->rope)].ref;
       op.rope = rope->rope;

@@ -38,20 +38,27 @@ struct RowOp {
     kGatedSilu,
     kGatedGelu,
     kGelu,
+    kTanh,
     kScale,
+    kMultiply,
     kSoftcap,
+    kAddScaled,  // in3: the factors
+    kMatchRms,
+    kSparsify,
+    kColumns,
     kSelect,    // in has token rows, out logit rows
     kQuantize,  // out: the quantized row
     kCheckFinite,
   };
   Kind kind;
   int32_t width = 0;  // floats of in (of out where there is no in)
-  RowsRef in, in2, out;
+  RowsRef in, in2, in3, out;
   const PackedMatrix* table = nullptr;  // kEmbed
-  const float* weight = nullptr;        // norms
+  const float* weight = nullptr;        // norms (nullptr: none), kMultiply
   const float* bias = nullptr;          // kLayerNorm
   float eps = 0;
-  float factor = 0;  // kScale, kSoftcap
+  float factor = 0;    // kScale, kSoftcap, kMatchRms, kSparsify
+  int32_t column = 0;  // kAddScaled, kColumns
   int32_t heads = 0, head_dim = 0;
   int32_t rope = kNone;
   int32_t group = 0, layer = 0;

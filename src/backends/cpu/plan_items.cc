@@ -1,6 +1,7 @@
 #include "backends/cpu/plan_items.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -55,11 +56,30 @@ class ItemMaker {
         case Op::kGelu:
           add_in_place(node, RowOp::Kind::kGelu);
           break;
+        case Op::kTanh:
+          add_in_place(node, RowOp::Kind::kTanh);
+          break;
         case Op::kScale:
           add_in_place(node, RowOp::Kind::kScale);
           break;
         case Op::kSoftcap:
           add_in_place(node, RowOp::Kind::kSoftcap);
+          break;
+        case Op::kMultiply:
+          add_in_place(node, weights_.vectors[graph_.nodes[i].weight].size() == 1 ? RowOp::Kind::kScale
+                                                                                  : RowOp::Kind::kMultiply);
+          break;
+        case Op::kAddScaled:
+          add_in_place(node, RowOp::Kind::kAddScaled);
+          break;
+        case Op::kMatchRms:
+          add_in_place(node, RowOp::Kind::kMatchRms);
+          break;
+        case Op::kSparsify:
+          add_in_place(node, RowOp::Kind::kSparsify);
+          break;
+        case Op::kColumns:
+          add_row_node(node, RowOp::Kind::kColumns);
           break;
         case Op::kSelectRows:
           add_row_node(node, RowOp::Kind::kSelect);
@@ -125,18 +145,23 @@ class ItemMaker {
 
   void add_attend(int32_t node) {
     const Node& n = graph_.nodes[node];
-    PlanItem write{
-        .type = PlanItem::Type::kRow, .row_op = RowOp::Kind::kKvWrite, .rows = Rows::kTokens, .node = node};
-    for (int i : {1, 2}) {
-      write.level = std::max(write.level, level_for_row_op(n.in[i], Rows::kTokens));
-      write.reads.push_back(value_buffer_[n.in[i]]);
+    const auto& attr = std::get<AttendAttr>(n.attr);
+    int32_t& written = written_level_[{attr.group, attr.layer}];
+    if (n.in.size() > 1) {
+      PlanItem write{
+          .type = PlanItem::Type::kRow, .row_op = RowOp::Kind::kKvWrite, .rows = Rows::kTokens, .node = node};
+      for (int i : {1, 2}) {
+        write.level = std::max(write.level, level_for_row_op(n.in[i], Rows::kTokens));
+        write.reads.push_back(value_buffer_[n.in[i]]);
+      }
+      written = write.level;
+      items_.push_back(std::move(write));
     }
     PlanItem attend{.type = PlanItem::Type::kAttend, .rows = Rows::kTokens, .node = node};
-    attend.level = std::max(write.level, level_[n.in[0]]) + 1;
+    attend.level = std::max(written, level_[n.in[0]]) + 1;
     attend.reads = {value_buffer_[n.in[0]]};
     attend.writes = {value_buffer_[n.out]};
     finish_value(node, attend.level, false);
-    items_.push_back(std::move(write));
     items_.push_back(std::move(attend));
   }
 
@@ -201,11 +226,12 @@ class ItemMaker {
   const WeightSet& weights_;
   Fusions fusions_;
   std::vector<PlanItem> items_;
-  std::vector<int32_t> value_buffer_;     // [values]
-  std::vector<int32_t> level_;            // [values]
-  std::vector<bool> by_row_op_;           // [values]: its producer is a row op
-  std::vector<int32_t> quantized_level_;  // [values] or kNone
-  std::vector<int32_t> node_level_;       // [nodes]
+  std::vector<int32_t> value_buffer_;                             // [values]
+  std::vector<int32_t> level_;                                    // [values]
+  std::vector<bool> by_row_op_;                                   // [values]: its producer is a row op
+  std::vector<int32_t> quantized_level_;                          // [values] or kNone
+  std::vector<int32_t> node_level_;                               // [nodes]
+  std::map<std::pair<int32_t, int32_t>, int32_t> written_level_;  // of a group's layer
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ void run_row_op(const RowOp& op, Rows rows, int64_t row, int worker, StepState& 
       return;
     }
     case RowOp::Kind::kEmbed:
-      k.unpack_row(*op.table, step.inputs.tokens[row], out());
+      k.unpack_row(*op.table, step.inputs.tokens[row] < op.table->rows ? step.inputs.tokens[row] : 0, out());
       return;
     case RowOp::Kind::kRmsNorm:
       for (int32_t h = 0; h < op.heads; h++) {
@@ -70,8 +70,26 @@ void run_row_op(const RowOp& op, Rows rows, int64_t row, int worker, StepState& 
     case RowOp::Kind::kGelu:
       k.unary[size_t(Unary::kGeluTanh)](in(), op.width, out());
       return;
+    case RowOp::Kind::kTanh:
+      k.unary[size_t(Unary::kTanh)](in(), op.width, out());
+      return;
     case RowOp::Kind::kScale:
       k.scale(in(), op.factor, op.width, out());
+      return;
+    case RowOp::Kind::kMultiply:
+      k.multiply(in(), op.weight, op.width, out());
+      return;
+    case RowOp::Kind::kAddScaled:
+      k.add_scaled(in(), in2(), step.floats(op.in3, row, worker)[op.column], op.width, out());
+      return;
+    case RowOp::Kind::kMatchRms:
+      k.match_rms(in(), in2(), op.factor, op.width, out(), fault);
+      return;
+    case RowOp::Kind::kSparsify:
+      k.sparsify(in(), op.factor, op.width, out(), fault);
+      return;
+    case RowOp::Kind::kColumns:
+      std::memcpy(out(), in() + op.column, size_t(op.width) * sizeof(float));
       return;
     case RowOp::Kind::kSoftcap:
       k.softcap(in(), op.factor, op.width, out());

@@ -63,6 +63,19 @@ static void scale_row(const float* x, float factor, int64_t n, float* out) {
   });
 }
 
+static void multiply_row(const float* x, const float* weight, int64_t n, float* out) {
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(out + i, mul(load_up_to(x + i, k), load_up_to(weight + i, k)), k);
+  });
+}
+
+static void add_scaled_row(const float* x, const float* y, float factor, int64_t n, float* out) {
+  const Vf f = set1(factor);
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    store_up_to(out + i, fma(load_up_to(y + i, k), f, load_up_to(x + i, k)), k);
+  });
+}
+
 static void softcap_row(const float* x, float cap, int64_t n, float* out) {
   const Vf c = set1(cap);
   for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
@@ -70,7 +83,7 @@ static void softcap_row(const float* x, float cap, int64_t n, float* out) {
   });
 }
 
-static void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y, uint8_t* fault) {
+INVAR_INLINE float sum_of_squares(const float* x, int64_t n, uint8_t* fault) {
   Vf squares = zero();
   for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
     const Vf v = load_up_to(x + i, k);  // missing lanes are +0 and add nothing to a sum that is never -0
@@ -78,19 +91,39 @@ static void rms_norm(const float* x, const float* weight, float eps, int64_t n, 
   });
   const float sum = reduce_add(squares);
   if ((bits_of(sum) & 0x7FFFFFFF) >= 0x7F800000) mark_fault(fault);
-  const float v = sum / float(n) + eps;
+  return sum;
+}
+
+static void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y, uint8_t* fault) {
+  const float v = sum_of_squares(x, n, fault) / float(n) + eps;
   const Vf r = set1(1.0f / __builtin_sqrtf(v));
+  if (weight == nullptr) {
+    for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+      store_up_to(y + i, mul(load_up_to(x + i, k), r), k);
+    });
+    return;
+  }
   for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
     store_up_to(y + i, mul(mul(load_up_to(x + i, k), r), load_up_to(weight + i, k)), k);
   });
 }
 
-static void layer_norm(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y,
-                       uint8_t* fault) {
+static void match_rms(const float* x, const float* like, float least_mean_square, int64_t n, float* out,
+                      uint8_t* fault) {
+  const float wanted = __builtin_sqrtf(sum_of_squares(like, n, fault) / float(n));
+  const float own = sum_of_squares(x, n, fault) / float(n);
+  scale_row(x, wanted / __builtin_sqrtf(own > least_mean_square ? own : least_mean_square), n, out);
+}
+
+struct Moments {
+  float mean, squares;  // of the differences from the mean
+};
+INVAR_INLINE Moments moments(const float* x, int64_t n, uint8_t* fault) {
   Vf sums = zero();
   for_blocks(
       n, [&](int64_t i, int k) __attribute__((always_inline)) { sums = add(sums, load_up_to(x + i, k)); });
-  const Vf mean = set1(reduce_add(sums) / float(n));
+  const float m = reduce_add(sums) / float(n);
+  const Vf mean = set1(m);
   Vf squares = zero();
   for_blocks(n, [&](int64_t i, int k) __attribute__((always_inline)) {
     const Vf d = sub(load_up_to(x + i, k), mean);
@@ -98,7 +131,24 @@ static void layer_norm(const float* x, const float* weight, const float* bias, f
   });
   const float sum = reduce_add(squares);
   if ((bits_of(sum) & 0x7FFFFFFF) >= 0x7F800000) mark_fault(fault);
-  const float v = sum / float(n) + eps;
+  return {m, sum};
+}
+
+static void sparsify(const float* x, float deviations, int64_t n, float* out, uint8_t* fault) {
+  const Moments m = moments(x, n, fault);
+  const float deviation = __builtin_sqrtf(m.squares / float(n));
+  const Vf cutoff = set1(m.mean + deviation * deviations);
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    const Vf d = sub(load_up_to(x + i, k), cutoff);
+    store_up_to(out + i, select(gt(d, zero()), d, zero()), k);
+  });
+}
+
+static void layer_norm(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* y,
+                       uint8_t* fault) {
+  const Moments m = moments(x, n, fault);
+  const Vf mean = set1(m.mean);
+  const float v = m.squares / float(n) + eps;
   const Vf r = set1(1.0f / __builtin_sqrtf(v));
   for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
     const Vf d = mul(sub(load_up_to(x + i, k), mean), r);

@@ -15,6 +15,10 @@ void fill_ops(KernelTable& t) {
   t.gated_silu = gated_silu;
   t.gated_gelu = gated_gelu;
   t.scale = scale_row;
+  t.multiply = multiply_row;
+  t.add_scaled = add_scaled_row;
+  t.match_rms = match_rms;
+  t.sparsify = sparsify;
   t.softcap = softcap_row;
   t.unary[int(Unary::kExp)] = map<exp>;
   t.unary[int(Unary::kSigmoid)] = map<sigmoid>;

@@ -43,7 +43,7 @@ class Interpreter {
     const auto in = [&](size_t i) { return values_[node.in[i]].data(); };
     switch (node.op) {
       case Op::kEmbed:
-        return k_.unpack_row(matrix(node.weight), token, out.data());
+        return k_.unpack_row(matrix(node.weight), token < matrix(node.weight).rows ? token : 0, out.data());
       case Op::kSelectRows:
         out = values_[node.in[0]];
         return;
@@ -55,6 +55,23 @@ class Interpreter {
         return k_.gated_gelu(in(0), in(1), n, out.data());
       case Op::kGelu:
         return k_.unary[size_t(Unary::kGeluTanh)](in(0), n, out.data());
+      case Op::kTanh:
+        return k_.unary[size_t(Unary::kTanh)](in(0), n, out.data());
+      case Op::kMultiply: {
+        const std::span<const float> w = model_.weights.vectors[node.weight];
+        const std::vector<float> wide =
+            w.size() == 1 ? std::vector<float>(out.size(), w[0]) : std::vector<float>(w.begin(), w.end());
+        return k_.multiply(in(0), wide.data(), n, out.data());
+      }
+      case Op::kAddScaled:
+        return k_.add_scaled(in(0), in(1), in(2)[std::get<ColumnAttr>(node.attr).column], n, out.data());
+      case Op::kMatchRms:
+        return k_.match_rms(in(0), in(1), std::get<FactorAttr>(node.attr).factor, n, out.data(), fault);
+      case Op::kSparsify:
+        return k_.sparsify(in(0), std::get<FactorAttr>(node.attr).factor, n, out.data(), fault);
+      case Op::kColumns:
+        std::copy_n(in(0) + std::get<ColumnAttr>(node.attr).column, n, out.data());
+        return;
       case Op::kScale:
         return k_.scale(in(0), std::get<FactorAttr>(node.attr).factor, n, out.data());
       case Op::kSoftcap:
@@ -84,7 +101,8 @@ class Interpreter {
         return rotate(out.data(), attr.heads, attr.head_dim, rope.dim, cos.data(), sin.data());
       }
       case Op::kAttend:
-        return attend(std::get<AttendAttr>(node.attr), position, kv, in(0), in(1), in(2), out, fault);
+        return attend(std::get<AttendAttr>(node.attr), position, kv, in(0),
+                      node.in.size() > 1 ? in(1) : nullptr, node.in.size() > 1 ? in(2) : nullptr, out, fault);
     }
   }
 
@@ -99,7 +117,7 @@ class Interpreter {
               const float* k, const float* v, std::vector<float>& out, uint8_t* fault) {
     const KvView& kv = views[attr.group];
     const int codec = kv.layout->codec->index;
-    k_.kv_write[codec](kv, attr.layer, position, k, v, fault);
+    if (k != nullptr) k_.kv_write[codec](kv, attr.layer, position, k, v, fault);
     Buffer scratch(k_.attend_scratch(1, attr.heads / attr.kv_heads, attr.head_dim));
     const int64_t n = int64_t(out.size());
     const AttendArgs args{q,          n,          out.data(), n,          1,     position,

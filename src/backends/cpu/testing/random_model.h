@@ -132,6 +132,7 @@ struct Shape {
   int layers, hidden, heads, kv_heads, head_dim, rope_dim, ffn, vocab;
   bool tied, biases, qk_norm, skip_some_ropes, post_norm, parallel, late_residual, odd_logits;
   bool gelu, plain_mlp, layer_norm, softcap, multipliers, adjacent, long_rope;
+  bool per_layer, streams, borrow, two_groups;
 };
 
 inline Shape random_shape(Rng& rng) {
@@ -152,11 +153,13 @@ inline Shape random_shape(Rng& rng) {
   s.odd_logits = sometimes(6);
   s.gelu = sometimes(3), s.plain_mlp = sometimes(6), s.layer_norm = sometimes(5), s.softcap = sometimes(4);
   s.multipliers = sometimes(4), s.adjacent = sometimes(4), s.long_rope = sometimes(3);
+  s.per_layer = sometimes(4), s.streams = sometimes(4), s.borrow = sometimes(3), s.two_groups = sometimes(3);
   return s;
 }
 
+// attended: of the last node that wrote to the group, or kNone.
 inline ValueId record_attention(GraphBuilder& b, const Shape& s, const std::string& p, ValueId n, int group,
-                                int rope) {
+                                int rope, ValueId& attended) {
   const int q_width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
   const auto bias = [&](const std::string& name, int size) {
     return s.biases ? b.vector(p + name, size) : kNone;
@@ -164,13 +167,19 @@ inline ValueId record_attention(GraphBuilder& b, const Shape& s, const std::stri
   ValueId q = b.linear(p + "q", n, b.matrix(p + "q", q_width, s.hidden), bias("q_bias", q_width));
   if (s.qk_norm) q = b.rms_norm(p + "q_norm", q, b.vector(p + "q_norm", s.head_dim), 1e-6f, s.head_dim);
   if (rope != kNone) q = b.rotate(p + "q_rope", q, rope, s.heads, s.head_dim);
+  if (s.borrow && attended != kNone) {
+    const ValueId a = b.borrow(p + "attend", q, attended);
+    return b.linear(p + "o", a, b.matrix(p + "o", s.hidden, q_width), bias("o_bias", s.hidden));
+  }
   ValueId k = b.linear(p + "k", n, b.matrix(p + "k", kv_width, s.hidden), bias("k_bias", kv_width));
   if (s.qk_norm) k = b.rms_norm(p + "k_norm", k, b.vector(p + "k_norm", s.head_dim), 1e-6f, s.head_dim);
   if (rope != kNone) k = b.rotate(p + "k_rope", k, rope, s.kv_heads, s.head_dim);
-  const ValueId v = b.linear(p + "v", n, b.matrix(p + "v", kv_width, s.hidden), bias("v_bias", kv_width));
+  ValueId v = b.linear(p + "v", n, b.matrix(p + "v", kv_width, s.hidden), bias("v_bias", kv_width));
+  if (s.qk_norm) v = b.rms_norm(p + "v_norm", v, kNone, 1e-6f, s.head_dim);
   const float scale = 1.0f / std::sqrt(float(s.head_dim));
   const ValueId a = b.attend(p + "attend", q, k, v,
                              {group, 0, s.heads, s.kv_heads, s.head_dim, scale, s.softcap ? 1.5f : 0});
+  attended = a;
   return b.linear(p + "o", a, b.matrix(p + "o", s.hidden, q_width), bias("o_bias", s.hidden));
 }
 
@@ -180,11 +189,33 @@ inline ValueId record_ffn(GraphBuilder& b, const Shape& s, const std::string& p,
     h = b.gelu(p + "gelu", h);
     return b.linear(p + "down", h, b.matrix(p + "down", s.hidden, s.ffn));
   }
-  const ValueId gate = b.linear(p + "gate", n, b.matrix(p + "gate", s.ffn, s.hidden));
+  ValueId gate = b.linear(p + "gate", n, b.matrix(p + "gate", s.ffn, s.hidden));
+  if (s.streams) gate = b.sparsify(p + "sparse", gate, 0.4f);
   const ValueId up = b.linear(p + "up", n, b.matrix(p + "up", s.ffn, s.hidden),
                               s.biases ? b.vector(p + "up_bias", s.ffn) : kNone);
   const ValueId y = s.gelu ? b.gated_gelu(p + "act", gate, up) : b.gated_silu(p + "act", gate, up);
   return b.linear(p + "down", y, b.matrix(p + "down", s.hidden, s.ffn));
+}
+
+// What follows a layer: an input of its own from a second table, and streams that are mixed by factors.
+inline ValueId record_extras(GraphBuilder& b, const Shape& s, const std::string& p, ValueId x, ValueId inputs,
+                             int layer) {
+  if (s.per_layer) {
+    const ValueId own = b.columns(p + "columns", inputs, layer * 24, 24);
+    const ValueId gate = b.linear(p + "own_gate", x, b.matrix(p + "own_gate", 24, s.hidden));
+    const ValueId y = b.gated_gelu(p + "own_act", gate, own);
+    x = b.add(p + "own_add", x, b.linear(p + "own_out", y, b.matrix(p + "own_out", s.hidden, 24)));
+    x = b.multiply(p + "one", x, b.vector(p + "norm_one", 1));
+  }
+  if (s.streams) {
+    const ValueId c = b.tanh(p + "factors", b.linear(p + "router", x, b.matrix(p + "router", 5, s.hidden)));
+    ValueId y = b.linear(p + "stream", x, b.matrix(p + "stream", s.hidden, s.hidden));
+    y = b.match_rms(p + "match", y, x, 1e-5f);
+    y = b.add_scaled(p + "mix0", y, x, c, 4);
+    y = b.add_scaled(p + "mix1", y, x, c, 1);
+    x = b.multiply(p + "many", y, b.vector(p + "norm_many", s.hidden));
+  }
+  return x;
 }
 
 inline ValueId record(GraphBuilder& b, const Shape& s) {
@@ -200,9 +231,19 @@ inline ValueId record(GraphBuilder& b, const Shape& s) {
   }
   const int rope = b.rope(table);
   const int group = b.kv_group({.layers = 0, .kv_heads = s.kv_heads, .head_dim = s.head_dim});
+  Shape other = s;  // of odd layers
+  int other_group = group;
+  if (s.two_groups && s.layers > 1) {
+    other.kv_heads = 1, other.head_dim = 2 * s.head_dim;
+    other_group = b.kv_group({.layers = 0, .kv_heads = other.kv_heads, .head_dim = other.head_dim});
+  }
+  ValueId attended[2] = {kNone, kNone};
   const WeightId embedding = b.matrix("embed", s.vocab, s.hidden);
   ValueId first = b.embed("embed", embedding);
   if (s.multipliers) first = b.scale("embed_scale", first, 3.0f);
+  ValueId inputs = kNone;
+  if (s.per_layer)
+    inputs = b.embed("inputs", b.matrix("inputs", std::max(1, s.vocab - 9), int64_t{24} * s.layers));
   ValueId x = first;
   for (int layer = 0; layer < s.layers; layer++) {
     const std::string p = "layers." + std::to_string(layer) + ".";
@@ -214,7 +255,9 @@ inline ValueId record(GraphBuilder& b, const Shape& s) {
     };
     const ValueId before = x;
     const ValueId n = norm("norm1", x);
-    ValueId y = record_attention(b, s, p, n, group, s.skip_some_ropes && layer % 2 == 1 ? kNone : rope);
+    const bool odd = layer % 2 == 1;
+    ValueId y = record_attention(b, odd ? other : s, p, n, odd ? other_group : group,
+                                 s.skip_some_ropes && odd ? kNone : rope, attended[odd && s.two_groups]);
     if (s.post_norm) y = norm("post_norm1", y);
     if (s.multipliers) y = b.scale(p + "scale1", y, 0.3f);
     x = b.add(p + "add1", x, y);
@@ -223,6 +266,7 @@ inline ValueId record(GraphBuilder& b, const Shape& s) {
     if (s.multipliers) y = b.scale(p + "scale2", y, 0.3f);
     x = layer % 2 == 0 ? b.add(p + "add2", x, y) : b.add(p + "add2", y, x);
     if (s.late_residual) x = b.add(p + "add3", x, before);
+    x = record_extras(b, s, p, x, inputs, layer);
   }
   if (s.late_residual) x = b.add("add", first, x);
   x = b.rms_norm("norm", x, b.vector("norm", s.hidden), 1e-5f);
