@@ -15,6 +15,9 @@ constexpr Rule kTop[] = {
     {"token_embd", "model.embed_tokens"},
     {"output_norm", "model.norm"},
     {"output", "lm_head"},
+    {"per_layer_token_embd", "model.embed_tokens_per_layer"},
+    {"per_layer_model_proj", "model.per_layer_model_projection"},
+    {"per_layer_proj_norm", "model.per_layer_projection_norm"},
 };
 constexpr Rule kLayer[] = {
     {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
@@ -37,6 +40,13 @@ constexpr Exception kExceptions[] = {
     {"gemma3", {"post_attention_norm", "post_attention_layernorm"}},
     {"gemma3", {"ffn_norm", "pre_feedforward_layernorm"}},
     {"gemma3", {"post_ffw_norm", "post_feedforward_layernorm"}},
+    {"gemma4", {"post_attention_norm", "post_attention_layernorm"}},
+    {"gemma4", {"ffn_norm", "pre_feedforward_layernorm"}},
+    {"gemma4", {"post_ffw_norm", "post_feedforward_layernorm"}},
+    {"gemma4", {"inp_gate", "per_layer_input_gate"}},
+    {"gemma4", {"proj", "per_layer_projection"}},
+    {"gemma4", {"post_norm", "post_per_layer_input_norm"}},
+    {"gemma4", {"layer_output_scale", "layer_scalar"}},
     {"glm4", {"post_attention_norm", "post_self_attn_layernorm"}},
     {"glm4", {"post_ffw_norm", "post_mlp_layernorm"}},
     {"glm4", {"ffn_up", "mlp.gate_up_proj"}},
@@ -77,7 +87,8 @@ std::string canonical_name(std::string_view gguf_name, std::string_view architec
   const bool number =
       !layer.empty() && std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (part.empty() || !number) return std::string(gguf_name);
-  return fmt::format("model.layers.{}.{}{}", layer, part, suffix);
+  const bool bare = part == "layer_scalar";  // a parameter of its own, which has no suffix there
+  return fmt::format("model.layers.{}.{}{}", layer, part, bare ? "" : suffix);
 }
 
 }  // namespace invar

@@ -33,15 +33,24 @@ HfConfig::HfConfig(HfConfig&&) noexcept = default;
 HfConfig& HfConfig::operator=(HfConfig&&) noexcept = default;
 HfConfig::~HfConfig() = default;
 
+namespace {
+
 // nullptr: absent or null, at any level.
-const JsonValue* HfConfig::find(std::string_view key) const {
-  const JsonValue* at = root_.get();
+const JsonValue* find_in(const JsonValue* at, std::string_view key) {
   while (at != nullptr && !key.empty()) {
     const size_t dot = key.find('.');
     at = at->find(key.substr(0, dot));
     key = dot == std::string_view::npos ? std::string_view() : key.substr(dot + 1);
   }
   return at == nullptr || std::holds_alternative<std::nullptr_t>(at->data) ? nullptr : at;
+}
+
+}  // namespace
+
+const JsonValue* HfConfig::find(std::string_view key) const {
+  if (const JsonValue* text = root_->find("text_config"); text != nullptr)
+    if (const JsonValue* value = find_in(text, key); value != nullptr) return value;
+  return find_in(root_.get(), key);
 }
 
 Status HfConfig::wrong_type(std::string_view key, const char* wanted, const JsonValue& value) const {

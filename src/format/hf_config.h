@@ -1,7 +1,8 @@
 #pragma once
 // HfConfig: typed reading of a JSON configuration file (config.json, generation_config.json). Immutable,
 // thread-safe. Keys may be nested with dots: "rope_scaling.factor". An absent key and null are nullopt; a
-// value of another type is an error that names file and key.
+// value of another type is an error that names file and key. Models of several parts keep their decoder's
+// keys in "text_config": these are found first, without that prefix, then those around it.
 
 #include <cstdint>
 #include <memory>

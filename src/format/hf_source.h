@@ -1,6 +1,6 @@
 #pragma once
-// The ModelSource of a Hugging Face folder: config.json, model.safetensors and side files. Made by
-// ModelSource::open().
+// The ModelSource of a Hugging Face folder: config.json, side files, and model.safetensors or the files that
+// model.safetensors.index.json names. Made by ModelSource::open().
 
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace invar {
 
-// weights: the name of the .safetensors file inside the folder.
+// weights: the name of the .safetensors file inside the folder; any part stands for all of a divided model.
 Result<std::unique_ptr<ModelSource>> open_hf_source(const std::string& folder, const std::string& weights);
 
 }  // namespace invar

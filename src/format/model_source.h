@@ -33,8 +33,8 @@ class HfConfig;
 
 class ModelSource {
  public:
-  // A .gguf file, a folder with config.json and model.safetensors, or the .safetensors file inside such a
-  // folder.
+  // A .gguf file, a folder with config.json and model.safetensors (or its parts and their index), or a
+  // .safetensors file inside such a folder.
   static Result<std::unique_ptr<ModelSource>> open(const std::string& path);
   virtual ~ModelSource() = default;
 
