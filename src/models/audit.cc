@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "base/quote.h"
@@ -13,6 +14,12 @@ namespace {
 bool may_drop(const std::string& name, const ModelConfig& config) {
   if (name.ends_with(".rotary_emb.inv_freq")) return true;
   if (name.ends_with(".rotary_emb.inv_freq.weight")) return true;
+  // Parts of a model of several that only its images and sounds go through.
+  for (const char* part : {"vision_tower.", "audio_tower.", "embed_vision.", "embed_audio.",
+                           "vision_embedder.", "multi_modal_projector."})
+    if (name.starts_with(part) || name.starts_with(std::string("model.") + part)) return true;
+  if (std::find(config.idle_tensors.begin(), config.idle_tensors.end(), name) != config.idle_tensors.end())
+    return true;
   return name == "lm_head.weight" && config.tied_head;
 }
 

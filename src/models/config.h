@@ -4,12 +4,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
 #include "models/rope_scaling.h"
 
 namespace invar {
+
+struct LayerShape {
+  int32_t kv_heads, head_dim, ffn;
+};
 
 struct ModelConfig {
   int32_t vocab = 0;
@@ -34,8 +39,21 @@ struct ModelConfig {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
   bool tied_head = false;
-  std::vector<bool> rotates;     // [layers]: false where a layer has no rotary positions
-  std::vector<int32_t> windows;  // [layers]: a query at p sees positions > p - window; 0 = all
+  std::vector<bool> rotates;       // [layers]: false where a layer has no rotary positions
+  std::vector<int32_t> windows;    // [layers]: a query at p sees positions > p - window; 0 = all
+  std::vector<LayerShape> shapes;  // [layers] where they differ from kv_heads, head_dim and ffn; else empty
+  int32_t shared_kv_layers = 0;    // the last ones, which read keys and values of layers before them
+  std::vector<bool> keys_are_values;  // [layers]: no projection for values; empty: none
+  int32_t layer_input = 0;            // width of the input that every layer has of its own; 0: none
+  int32_t layer_input_vocab = 0;      // rows of its table
+  int32_t streams = 1, active_stream = 0, laurel_rank = 0;  // Gemma 3n
+  bool scales_correction = false;                           // of the active stream
+  std::vector<std::optional<float>> gate_deviations;        // [layers]: what a gate keeps lies above
+  std::vector<std::string> idle_tensors;                    // that a file may hold and nothing needs
+
+  LayerShape shape(int32_t layer) const {
+    return shapes.empty() ? LayerShape{kv_heads, head_dim, ffn} : shapes[static_cast<size_t>(layer)];
+  }
 };
 
 }  // namespace invar

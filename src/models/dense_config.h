@@ -24,6 +24,8 @@ struct DenseRules {
   double partial_rotary = 0;  // the default of partial_rotary_factor
   bool longrope = false;
   double window_theta = 0;  // layers with a window rotate without scaling, by this base; -1: by the same
+  // The family reads its rope and what differs between layers itself; numbers per layer give their first.
+  bool own_layers = false;
   bool layer_norm = false;  // norm_epsilon and layer_norm_epsilon are the keys
 };
 

@@ -2,6 +2,7 @@
 // Limits and checks shared by the two readers of dense configurations. Internal to models/.
 
 #include <cstdint>
+#include <vector>
 
 #include "models/config.h"
 #include "models/dense_config.h"
@@ -19,6 +20,9 @@ Status check_factor(const char* key, double value, float* out);
 
 // Heads, head dimension and epsilon agree with each other.
 Status check_shape(const ModelConfig& config);
+
+// A side tensor [dim/2] of factors for the rotary frequencies in a GGUF file; empty if there is none.
+Result<std::vector<float>> frequency_factors(const ModelSource& source, const char* name, int32_t dim);
 
 Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& rules);
 Result<ModelConfig> parse_gguf_dense(const ModelSource& source, const DenseRules& rules);

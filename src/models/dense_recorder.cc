@@ -4,9 +4,11 @@
 
 #include <utility>
 
+#include "base/check.h"
+
 namespace invar {
 
-DenseRecorder::DenseRecorder(const ModelConfig& config) : config_(config) {}
+DenseRecorder::DenseRecorder(const ModelConfig& config) : config_(config), shape_(config.shape(0)) {}
 
 ValueId DenseRecorder::embed() {
   table_ = builder_.matrix("model.embed_tokens.weight", config_.vocab, config_.hidden);
@@ -17,11 +19,18 @@ void DenseRecorder::begin_layer(int32_t layer) {
   site_ = fmt::format("layers.{}.", layer);
   weight_ = fmt::format("model.layers.{}.", layer);
   const int32_t window = config_.windows[static_cast<size_t>(layer)];
-  if (!groups_.contains(window))
-    groups_[window] = builder_.kv_group(
-        {.layers = 0, .kv_heads = config_.kv_heads, .head_dim = config_.head_dim, .window = window});
-  group_ = groups_[window];
+  shape_ = config_.shape(layer);
+  const std::tuple key(window, shape_.kv_heads, shape_.head_dim);
+  if (!groups_.contains(key))
+    groups_[key] = builder_.kv_group(
+        {.layers = 0, .kv_heads = shape_.kv_heads, .head_dim = shape_.head_dim, .window = window});
+  group_ = groups_[key];
   windowed_ = window > 0;
+}
+
+void DenseRecorder::end_layers() {
+  site_.clear();
+  weight_.clear();
 }
 
 ValueId DenseRecorder::normalize(const std::string& site, ValueId x, const std::string& weight, int64_t width,
@@ -42,7 +51,21 @@ ValueId DenseRecorder::wide_norm(const std::string& site, ValueId x, const std::
 }
 
 ValueId DenseRecorder::head_norm(const std::string& site, ValueId x, const std::string& weight) {
-  return normalize(site_ + site, x, weight_ + weight, config_.head_dim, config_.head_dim);
+  return normalize(site_ + site, x, weight_ + weight, shape_.head_dim, shape_.head_dim);
+}
+
+ValueId DenseRecorder::bare_head_norm(const std::string& site, ValueId x) {
+  return builder_.rms_norm(site_ + site, x, kNone, config_.norm_eps, shape_.head_dim);
+}
+
+ValueId DenseRecorder::part_norm(const std::string& site, ValueId x, const std::string& weight,
+                                 int32_t size) {
+  return normalize(site_ + site, x, weight_ + weight, size, size);
+}
+
+ValueId DenseRecorder::look_up(const std::string& site, const std::string& weight, int64_t rows,
+                               int64_t cols) {
+  return builder_.embed(site_ + site, builder_.matrix(weight_ + weight + ".weight", rows, cols));
 }
 
 ValueId DenseRecorder::linear(const std::string& site, ValueId x, const std::string& weight, int64_t rows,
@@ -68,17 +91,22 @@ int DenseRecorder::rope_of_layer() {
 }
 
 ValueId DenseRecorder::rotate(const std::string& site, ValueId x, int32_t heads) {
-  return builder_.rotate(site_ + site, x, rope_of_layer(), heads, config_.head_dim);
+  return builder_.rotate(site_ + site, x, rope_of_layer(), heads, shape_.head_dim);
 }
 
 ValueId DenseRecorder::attend(const std::string& site, ValueId q, ValueId k, ValueId v) {
-  return builder_.attend(site_ + site, q, k, v,
-                         {.group = group_,
-                          .heads = config_.heads,
-                          .kv_heads = config_.kv_heads,
-                          .head_dim = config_.head_dim,
-                          .scale = config_.attention_scale,
-                          .softcap = config_.attention_softcap});
+  return donors_[group_] = builder_.attend(site_ + site, q, k, v,
+                                           {.group = group_,
+                                            .heads = config_.heads,
+                                            .kv_heads = shape_.kv_heads,
+                                            .head_dim = shape_.head_dim,
+                                            .scale = config_.attention_scale,
+                                            .softcap = config_.attention_softcap});
+}
+
+ValueId DenseRecorder::borrow(const std::string& site, ValueId q) {
+  CHECK(donors_.contains(group_));
+  return builder_.borrow(site_ + site, q, donors_[group_]);
 }
 
 ValueId DenseRecorder::add(const std::string& site, ValueId x, ValueId y) {
@@ -99,6 +127,31 @@ ValueId DenseRecorder::gelu(const std::string& site, ValueId x) {
 
 ValueId DenseRecorder::scale(const std::string& site, ValueId x, float factor) {
   return factor == 1 ? x : builder_.scale(site_ + site, x, factor);
+}
+
+ValueId DenseRecorder::multiply(const std::string& site, ValueId x, const std::string& weight, int64_t size) {
+  return builder_.multiply(site_ + site, x, builder_.vector(weight_ + weight, size));
+}
+
+ValueId DenseRecorder::add_scaled(const std::string& site, ValueId x, ValueId y, ValueId factors,
+                                  int32_t column) {
+  return builder_.add_scaled(site_ + site, x, y, factors, column);
+}
+
+ValueId DenseRecorder::match_rms(const std::string& site, ValueId x, ValueId like, float least_mean_square) {
+  return builder_.match_rms(site_ + site, x, like, least_mean_square);
+}
+
+ValueId DenseRecorder::sparsify(const std::string& site, ValueId x, float deviations) {
+  return builder_.sparsify(site_ + site, x, deviations);
+}
+
+ValueId DenseRecorder::tanh(const std::string& site, ValueId x) {
+  return builder_.tanh(site_ + site, x);
+}
+
+ValueId DenseRecorder::columns(const std::string& site, ValueId x, int32_t first, int32_t count) {
+  return builder_.columns(site_ + site, x, first, count);
 }
 
 Result<Graph> DenseRecorder::finish(ValueId x) && {

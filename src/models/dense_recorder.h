@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "graph/builder.h"
 #include "models/config.h"
@@ -16,18 +17,27 @@ class DenseRecorder {
  public:
   explicit DenseRecorder(const ModelConfig& config);
 
-  int64_t q_width() const { return int64_t{config_.heads} * config_.head_dim; }
-  int64_t kv_width() const { return int64_t{config_.kv_heads} * config_.head_dim; }
+  // Of the current layer.
+  const LayerShape& shape() const { return shape_; }
+  int64_t q_width() const { return int64_t{config_.heads} * shape_.head_dim; }
+  int64_t kv_width() const { return int64_t{shape_.kv_heads} * shape_.head_dim; }
 
   ValueId embed();
   // From here on sites start with "layers.N." and weights with "model.layers.N.".
   void begin_layer(int32_t layer);
+
+  void end_layers();  // what follows belongs to no layer
 
   // weight: without ".weight" or ".bias".
   ValueId norm(const std::string& site, ValueId x, const std::string& weight);
   // Over the whole projection.
   ValueId wide_norm(const std::string& site, ValueId x, const std::string& weight, int64_t width);
   ValueId head_norm(const std::string& site, ValueId x, const std::string& weight);  // each head by itself
+  ValueId bare_head_norm(const std::string& site, ValueId x);                        // without a weight
+  // Each `size` elements by themselves.
+  ValueId part_norm(const std::string& site, ValueId x, const std::string& weight, int32_t size);
+  // Another table by the step's tokens.
+  ValueId look_up(const std::string& site, const std::string& weight, int64_t rows, int64_t cols);
   ValueId linear(const std::string& site, ValueId x, const std::string& weight, int64_t rows, int64_t cols,
                  bool bias = false, int rotary_heads = 0);
   // The rows from first_row on of a matrix that the file keeps as one of fused_rows.
@@ -35,8 +45,17 @@ class DenseRecorder {
                       int64_t rows, int64_t fused_rows);
   ValueId rotate(const std::string& site, ValueId x, int32_t heads);
   ValueId attend(const std::string& site, ValueId q, ValueId k, ValueId v);
+  // With the keys and values of the last layer that wrote some of this layer's window and shape.
+  ValueId borrow(const std::string& site, ValueId q);
   ValueId add(const std::string& site, ValueId x, ValueId y);
   ValueId scale(const std::string& site, ValueId x, float factor);  // x itself if the factor is 1
+  // weight: its whole name behind the layer's prefix, a vector of `size` elements, 1 or those of x.
+  ValueId multiply(const std::string& site, ValueId x, const std::string& weight, int64_t size);
+  ValueId add_scaled(const std::string& site, ValueId x, ValueId y, ValueId factors, int32_t column);
+  ValueId match_rms(const std::string& site, ValueId x, ValueId like, float least_mean_square);
+  ValueId sparsify(const std::string& site, ValueId x, float deviations);
+  ValueId tanh(const std::string& site, ValueId x);
+  ValueId columns(const std::string& site, ValueId x, int32_t first, int32_t count);
   ValueId gated_silu(const std::string& site, ValueId gate, ValueId up);
 
   ValueId gated_gelu(const std::string& site, ValueId gate, ValueId up);
@@ -54,9 +73,11 @@ class DenseRecorder {
   const ModelConfig& config_;
   GraphBuilder builder_;
   int rope_ = kNone, window_rope_ = kNone;
-  std::map<int32_t, int> groups_;  // by window
-  int group_ = 0;                  // of the current layer
-  bool windowed_ = false;          // the current layer
+  std::map<std::tuple<int32_t, int32_t, int32_t>, int> groups_;  // by window, KV heads, head dimension
+  std::map<int, ValueId> donors_;                                // the last attention that wrote to a group
+  LayerShape shape_;
+  int group_ = 0;          // of the current layer
+  bool windowed_ = false;  // the current layer
   WeightId table_ = kNone;
   std::string site_, weight_;  // prefixes of the current layer
 };

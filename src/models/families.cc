@@ -8,6 +8,8 @@ namespace invar {
 Result<ModelConfig> parse_gemma(const ModelSource& source);
 Result<ModelConfig> parse_gemma2(const ModelSource& source);
 Result<ModelConfig> parse_gemma3(const ModelSource& source);
+Result<ModelConfig> parse_gemma3n(const ModelSource& source);
+Result<ModelConfig> parse_gemma4(const ModelSource& source);
 Result<ModelConfig> parse_glm4(const ModelSource& source);
 Result<ModelConfig> parse_granite(const ModelSource& source);
 Result<ModelConfig> parse_llama(const ModelSource& source);
@@ -23,6 +25,8 @@ Result<ModelConfig> parse_starcoder2(const ModelSource& source);
 Result<Graph> build_gemma(const ModelConfig& config);
 Result<Graph> build_gemma2(const ModelConfig& config);
 Result<Graph> build_gemma3(const ModelConfig& config);
+Result<Graph> build_gemma3n(const ModelConfig& config);
+Result<Graph> build_gemma4(const ModelConfig& config);
 Result<Graph> build_glm4(const ModelConfig& config);
 Result<Graph> build_llama(const ModelConfig& config);
 Result<Graph> build_olmo2(const ModelConfig& config);
@@ -39,6 +43,9 @@ constexpr Family kFamilies[] = {
     {"gemma2", false, parse_gemma2, build_gemma2},
     {"gemma3", false, parse_gemma3, build_gemma3},
     {"gemma3_text", false, parse_gemma3, build_gemma3},
+    {"gemma3n_text", false, parse_gemma3n, build_gemma3n},
+    {"gemma4", false, parse_gemma4, build_gemma4},
+    {"gemma4_text", false, parse_gemma4, build_gemma4},
     {"glm4", false, parse_glm4, build_glm4},
     {"granite", true, parse_granite, build_llama},
     {"llama", true, parse_llama, build_llama},

@@ -1,10 +1,11 @@
 #pragma once
-// What all Gemma families share.
+// What several Gemma families share.
 
 #include <cmath>
 
 #include "format/model_source.h"
 #include "models/config.h"
+#include "models/dense_recorder.h"
 
 namespace invar {
 
@@ -18,5 +19,18 @@ inline void set_gemma(const ModelSource& source, ModelConfig* c, int32_t odd_lay
     c->attention_scale =
         static_cast<float>(1.0 / std::sqrt(static_cast<double>(c->hidden) / static_cast<double>(c->heads)));
 }
+
+// The last `count` layers read keys and values of the last layer before them with their window and shape, and
+// need no projections for their own. Windows and shapes must be filled in.
+Status set_shared_layers(int64_t count, ModelConfig* config);
+
+// Every layer has an input of its own of this width, by a table with `rows` rows; 0: none.
+Status set_layer_input(int64_t width, int64_t rows, ModelConfig* config);
+
+// The inputs of all layers side by side, from the tokens and from x, the scaled embedding. Before any layer.
+ValueId record_layer_inputs(DenseRecorder& r, const ModelConfig& config, ValueId x);
+// What the layer's input, gated by x, adds to the stream.
+ValueId record_layer_input(DenseRecorder& r, const ModelConfig& config, ValueId x, ValueId inputs,
+                           int32_t layer);
 
 }  // namespace invar

@@ -16,18 +16,20 @@ namespace {
 // Metadata under the architecture's prefix.
 class Keys {
  public:
-  Keys(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
+  Keys(const GgufFile& file, std::string prefix, bool first_of_layers)
+      : file_(file), prefix_(std::move(prefix)), first_of_layers_(first_of_layers) {}
   const GgufFile& file() const { return file_; }
   std::string key(const char* suffix) const { return prefix_ + "." + suffix; }
 
-  // A number, or per-layer numbers that are all the same.
+  // A number, or per-layer numbers that are all the same, or the first of them where a family reads them
+  // itself.
   Result<std::optional<int64_t>> uniform(const char* suffix) const {
     const GgufEntry* entry = file_.find(key(suffix));
     if (entry == nullptr || entry->type != GgufType::kArray) return file_.get_int(key(suffix));
     ASSIGN_OR_RETURN(const auto values, file_.get_ints(key(suffix)));
     if (values->empty()) return corrupt(key(suffix) + " is an empty array");
     for (const int64_t v : *values)
-      if (v != values->front())
+      if (v != values->front() && !first_of_layers_)
         return unsupported(key(suffix) + " differs between layers, which this version does not support");
     return std::optional<int64_t>(values->front());
   }
@@ -44,6 +46,7 @@ class Keys {
  private:
   const GgufFile& file_;
   std::string prefix_;
+  bool first_of_layers_;
 };
 
 Status refuse(const std::string& what) {
@@ -114,18 +117,6 @@ Result<RopeScaling> parse_scaling(const Keys& keys) {
   s.beta_fast = fast.value_or(32);
   s.beta_slow = slow.value_or(1);
   return s;
-}
-
-// A side tensor of factors for the rotary frequencies; empty if there is none.
-Result<std::vector<float>> frequency_factors(const ModelSource& source, const char* name, int32_t dim) {
-  std::vector<float> factors;
-  if (const SourceTensor* t = source.find(name); t != nullptr) {
-    if (std::strcmp(t->type->name, "F32") != 0 || t->shape != std::vector<int64_t>{dim / 2})
-      return corrupt(fmt::format("{} is not F32 [{}]", name, dim / 2));
-    factors.resize(t->data.size() / 4);
-    std::memcpy(factors.data(), t->data.data(), t->data.size());
-  }
-  return factors;
 }
 
 // Longrope is told by its tensors; the keys say how far the short list goes.
@@ -200,8 +191,19 @@ Status parse_vocab(const Keys& keys, const ModelSource& source, ModelConfig* out
 
 }  // namespace
 
+Result<std::vector<float>> frequency_factors(const ModelSource& source, const char* name, int32_t dim) {
+  std::vector<float> factors;
+  if (const SourceTensor* t = source.find(name); t != nullptr) {
+    if (std::strcmp(t->type->name, "F32") != 0 || t->shape != std::vector<int64_t>{dim / 2})
+      return corrupt(fmt::format("{} is not F32 [{}]", name, dim / 2));
+    factors.resize(t->data.size() / 4);
+    std::memcpy(factors.data(), t->data.data(), t->data.size());
+  }
+  return factors;
+}
+
 Result<ModelConfig> parse_gguf_dense(const ModelSource& source, const DenseRules& rules) {
-  const Keys keys(*source.gguf(), source.architecture());
+  const Keys keys(*source.gguf(), source.architecture(), rules.own_layers);
   RETURN_IF_ERROR(refuse_unsupported(keys, rules));
   ModelConfig out;
   RETURN_IF_ERROR(keys.size("block_count", kMaxLayers, &out.layers));
@@ -225,7 +227,7 @@ Result<ModelConfig> parse_gguf_dense(const ModelSource& source, const DenseRules
   out.norm_eps = *eps;
   RETURN_IF_ERROR(check_shape(out));
   RETURN_IF_ERROR(parse_vocab(keys, source, &out));
-  RETURN_IF_ERROR(parse_rope(keys, source, rules, rotated, &out));
+  if (!rules.own_layers) RETURN_IF_ERROR(parse_rope(keys, source, rules, rotated, &out));
   RETURN_IF_ERROR(parse_factors(keys, rules, &out));
   // GGUF has no keys for these; the tensors say it, and the audit finds what does not fit.
   out.qkv_bias = source.find("model.layers.0.self_attn.q_proj.bias") != nullptr;

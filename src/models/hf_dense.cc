@@ -69,7 +69,7 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules) {
       if (factor != 1) return refuse(fmt::format("a multiplier ({} = {})", key, factor));
     }
   }
-  if (rules.window_theta == 0)
+  if (rules.window_theta == 0 && !rules.own_layers)
     for (const char* key : {"rope_parameters.full_attention", "rope_parameters.sliding_attention"})
       if (c.has(key)) return refuse(fmt::format("rope per layer type ({})", key));
   if (rules.partial_rotary == 0) {
@@ -79,8 +79,10 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules) {
       if (part != 1) return refuse(fmt::format("a partial rotation ({} = {})", key, part));
     }
   }
-  bool bidirectional = false;
-  RETURN_IF_ERROR(optional_into(c.get_bool("use_bidirectional_attention"), &bidirectional));
+  bool bidirectional = false;  // "vision": between the positions of an image, of which there are none
+  const auto between = c.get_string("use_bidirectional_attention");
+  if (!between.ok() || *between != "vision")
+    RETURN_IF_ERROR(optional_into(c.get_bool("use_bidirectional_attention"), &bidirectional));
   if (bidirectional) return refuse("use_bidirectional_attention");
   return check_activation(c, rules);
 }
@@ -231,6 +233,12 @@ Status parse_factors(const HfConfig& c, const DenseRules& rules, ModelConfig* ou
 Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& rules) {
   const HfConfig& c = *source.config();
   const auto size = [&](const char* key, int64_t most, int32_t* out) -> Status {
+    if (const auto list = c.get_ints(key); list.ok() && *list && !(*list)->empty()) {  // one for every layer
+      for (const int64_t value : **list)
+        if (value != (*list)->front() && !rules.own_layers)
+          return refuse(fmt::format("a {} that differs between layers", key));
+      return check_size(key, (*list)->front(), most, out);
+    }
     ASSIGN_OR_RETURN(const int64_t value, required(c.get_int(key), key));
     return check_size(key, value, most, out);
   };
@@ -261,7 +269,7 @@ Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& 
   out.tied_head = rules.tied_head;
   RETURN_IF_ERROR(optional_into(c.get_bool("tie_word_embeddings"), &out.tied_head));
   RETURN_IF_ERROR(check_shape(out));
-  RETURN_IF_ERROR(parse_rope(c, rules, &out));
+  if (!rules.own_layers) RETURN_IF_ERROR(parse_rope(c, rules, &out));
   RETURN_IF_ERROR(parse_factors(c, rules, &out));
   return out;
 }

@@ -31,6 +31,7 @@ Status check(double theta, int32_t dim, const RopeScaling& s, std::span<const fl
   if (s.rule == RopeRule::kPlain) return {};
   RETURN_IF_ERROR(check_range("rope factor", s.factor, 0x1p-20, 0x1p20));
   if (s.rule == RopeRule::kLinear) return {};
+  if (s.rule == RopeRule::kProportional) return check_range("partial_rotary_factor", s.proportion, 0, 1);
   RETURN_IF_ERROR(check_range("original_max_position_embeddings", s.original_context, 1, 0x1p24));
   if (s.rule == RopeRule::kLlama3) {
     RETURN_IF_ERROR(check_range("low_freq_factor", s.low_freq_factor, 0x1p-20, 0x1p20));
@@ -156,6 +157,10 @@ Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
       case RopeRule::kYarn:
         f = yarn(f, p, i, ramp, static_cast<float>(scaling.factor));
         break;
+      case RopeRule::kProportional:
+        f = i < static_cast<int32_t>(scaling.proportion * dim / 2) ? f / static_cast<float>(scaling.factor)
+                                                                   : 0;
+        break;
       case RopeRule::kLongrope: {
         const auto k = static_cast<size_t>(i);
         f = 1.0f / (scaling.short_factor[k] * p);
@@ -164,7 +169,10 @@ Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
         break;
       }
     }
-    if (!divisors.empty()) f = f / divisors[static_cast<size_t>(i)];
+    if (!divisors.empty()) {
+      const float divisor = divisors[static_cast<size_t>(i)];
+      f = divisor < 1e30f ? f / divisor : 0;
+    }
     RETURN_IF_ERROR(check_frequency(i, f, scaling.rule == RopeRule::kLongrope ? 2 : 1));
     rope.inv_freq[static_cast<size_t>(i)] = f;
   }

@@ -13,11 +13,12 @@
 
 namespace invar {
 
-enum class RopeRule : uint8_t { kPlain, kLinear, kLlama3, kYarn, kLongrope };
+enum class RopeRule : uint8_t { kPlain, kLinear, kLlama3, kYarn, kLongrope, kProportional };
 
 struct RopeScaling {
   RopeRule rule = RopeRule::kPlain;
   double factor = 1;            // longrope: of the context, which the attention factor follows from
+  double proportion = 1;        // proportional: of the pairs that rotate, the first ones
   double original_context = 0;  // llama3, yarn, longrope
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
@@ -36,7 +37,8 @@ struct RopeRecipe {
   std::vector<float> divisors = {};
 };
 
-// theta > 1; dim even. divisors [dim/2] divide the frequencies (rope_freqs of GGUF files); empty: none.
+// theta > 1; dim even. divisors [dim/2] divide the frequencies (rope_freqs of GGUF files); empty: none. From
+// 1e30 on they stand for pairs that do not rotate.
 // kInvalidArgument names a parameter that is out of range.
 Result<Rope> make_rope(double theta, int32_t dim, const RopeScaling& scaling,
                        std::span<const float> divisors = {});

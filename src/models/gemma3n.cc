@@ -1,0 +1,213 @@
+// Gemma 3n (text): the stream is several (AltUp): a layer predicts all of them from all, works on one, and
+// corrects all by what came out. Beside attention runs a product of two thin matrices (Laurel). Gates of the
+// first layers keep only what stands out. Layer inputs and shared keys are those of Gemma 4.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/fp_environment.h"
+#include "format/hf_config.h"
+#include "models/dense_config.h"
+#include "models/dense_keys.h"
+#include "models/dense_recorder.h"
+#include "models/family.h"
+#include "models/gemma.h"
+#include "models/layer_windows.h"
+#include "tensor/exact_math.h"
+
+namespace invar {
+namespace {
+
+constexpr int64_t kMaxStreams = 16;
+constexpr float kLeastMeanSquare = 1e-5f;
+
+// The part of a normal distribution that lies below z, by the series of its density.
+double normal_below(double z) {
+  double term = z, sum = z;
+  for (int n = 1; n < 200; ++n) {
+    term = term * (z * z) / (2 * n + 1);
+    sum = sum + term;
+  }
+  return 0.5 + sum * (exp64(-0.5 * (z * z)) * 0x1.9884533d43651p-2);
+}
+
+// How many standard deviations above the mean this part of a normal distribution ends.
+float deviations_of(double part) {
+  double low = -6, high = 6;
+  for (int i = 0; i < 80; ++i) {
+    const double middle = 0.5 * (low + high);
+    (normal_below(middle) < part ? low : high) = middle;
+  }
+  return static_cast<float>(low);
+}
+
+Status read_sparsity(const HfConfig& c, ModelConfig* out) {
+  ASSIGN_OR_RETURN(const auto pattern, c.get_doubles("activation_sparsity_pattern"));
+  const size_t layers = out->windows.size();
+  if (pattern && pattern->size() != layers)
+    return corrupt(
+        fmt::format("activation_sparsity_pattern has {} numbers for {} layers", pattern->size(), layers));
+  const FpEnvironment contract;
+  for (size_t l = 0; l < layers; ++l) {
+    const double part = pattern ? (*pattern)[l] : layers > 10 && l < 10 ? 0.95 : 0;
+    if (!(part >= 0 && part <= 0.999))
+      return corrupt(fmt::format("activation_sparsity_pattern has {}, not between 0 and 0.999", part));
+    out->gate_deviations.push_back(part > 0 ? std::optional(deviations_of(part)) : std::nullopt);
+  }
+  return {};
+}
+
+Status read_keys(const HfConfig& c, ModelConfig* out) {
+  ASSIGN_OR_RETURN(const auto streams, c.get_int("altup_num_inputs"));
+  ASSIGN_OR_RETURN(const auto active, c.get_int("altup_active_idx"));
+  ASSIGN_OR_RETURN(const auto scales, c.get_bool("altup_correct_scale"));
+  ASSIGN_OR_RETURN(const auto rank, c.get_int("laurel_rank"));
+  ASSIGN_OR_RETURN(const auto shared, c.get_int("num_kv_shared_layers"));
+  ASSIGN_OR_RETURN(const auto input, c.get_int("hidden_size_per_layer_input"));
+  ASSIGN_OR_RETURN(const auto input_vocab, c.get_int("vocab_size_per_layer_input"));
+  RETURN_IF_ERROR(check_size("altup_num_inputs", streams.value_or(4), kMaxStreams, &out->streams));
+  out->active_stream = static_cast<int32_t>(active.value_or(0));
+  if (active.value_or(0) < 0 || active.value_or(0) >= out->streams)
+    return corrupt(fmt::format("altup_active_idx is {} of {} streams", *active, out->streams));
+  out->scales_correction = scales.value_or(true);
+  RETURN_IF_ERROR(check_size("laurel_rank", rank.value_or(64), kMaxWidth, &out->laurel_rank));
+  RETURN_IF_ERROR(read_sparsity(c, out));
+  RETURN_IF_ERROR(
+      check_size("hidden_size_per_layer_input", input.value_or(256), kMaxWidth, &out->layer_input));
+  RETURN_IF_ERROR(set_layer_input(out->layer_input, input_vocab.value_or(262144), out));
+  return set_shared_layers(shared.value_or(15), out);
+}
+
+using Streams = std::vector<ValueId>;
+
+// What a stream says about how to mix: one number per stream between -1 and 1.
+ValueId record_modalities(DenseRecorder& r, const ModelConfig& c, const std::string& site, ValueId x) {
+  ValueId m = r.norm(site + "_norm", x, "altup.router_norm");
+  m = r.scale(site + "_scale", m, static_cast<float>(1.0 / c.hidden));
+  return r.tanh(site, r.linear(site + "_router", m, "altup.modality_router", c.streams, c.hidden));
+}
+
+// stream i + the sum over j of factor (i, j) times stream j.
+Streams record_prediction(DenseRecorder& r, const ModelConfig& c, const Streams& x) {
+  const int32_t n = c.streams;
+  const ValueId m = record_modalities(r, c, "altup.before", x[static_cast<size_t>(c.active_stream)]);
+  const ValueId factors = r.linear("altup.predict", m, "altup.prediction_coefs", int64_t{n} * n, n);
+  Streams out = x;
+  for (int32_t i = 0; i < n; ++i)
+    for (int32_t j = 0; j < n; ++j) {
+      ValueId& y = out[static_cast<size_t>(i)];
+      y = r.add_scaled(fmt::format("altup.predict.{}.{}", i, j), y, x[static_cast<size_t>(j)], factors,
+                       i * n + j);
+    }
+  return out;
+}
+
+// prediction i + (1 + factor i) times the distance of the active one from what came out.
+Streams record_correction(DenseRecorder& r, const ModelConfig& c, const Streams& predicted, ValueId y) {
+  const ValueId m = record_modalities(r, c, "altup.after", y);
+  const ValueId factors = r.linear("altup.correct", m, "altup.correction_coefs", c.streams, c.streams);
+  const ValueId active = predicted[static_cast<size_t>(c.active_stream)];
+  const ValueId distance = r.add("altup.distance", y, r.scale("altup.minus", active, -1));
+  Streams out;
+  for (int32_t i = 0; i < c.streams; ++i) {
+    const std::string site = fmt::format("altup.correct.{}", i);
+    const ValueId moved = r.add(site + ".whole", predicted[static_cast<size_t>(i)], distance);
+    out.push_back(r.add_scaled(site, moved, distance, factors, i));
+  }
+  return out;
+}
+
+ValueId record_layer(DenseRecorder& r, const ModelConfig& c, ValueId x, int32_t l) {
+  const float root_of_half = static_cast<float>(1.0 / std::sqrt(2.0));
+  const ValueId h = r.norm("attn_norm", x, "input_layernorm");
+  const ValueId thin = r.linear("laurel.left", h, "laurel.linear_left", c.laurel_rank, c.hidden);
+  ValueId laurel = r.linear("laurel.right", thin, "laurel.linear_right", c.hidden, c.laurel_rank);
+  laurel = r.add("laurel", h, r.norm("laurel.norm", laurel, "laurel.post_laurel_norm"));
+
+  ValueId q = r.linear("attn.q", h, "self_attn.q_proj", r.q_width(), c.hidden, c.qkv_bias);
+  q = r.head_norm("attn.q_norm", q, "self_attn.q_norm");
+  q = r.rotate("attn.q_rope", q, c.heads);
+  ValueId a = kNone;
+  if (l >= c.layers - c.shared_kv_layers) {
+    a = r.borrow("attn", q);
+  } else {
+    ValueId k = r.linear("attn.k", h, "self_attn.k_proj", r.kv_width(), c.hidden, c.qkv_bias);
+    ValueId v = r.linear("attn.v", h, "self_attn.v_proj", r.kv_width(), c.hidden, c.qkv_bias);
+    k = r.head_norm("attn.k_norm", k, "self_attn.k_norm");
+    v = r.bare_head_norm("attn.v_norm", v);
+    k = r.rotate("attn.k_rope", k, c.kv_heads);
+    a = r.attend("attn", q, k, v);
+  }
+  const ValueId o = r.linear("attn.o", a, "self_attn.o_proj", c.hidden, r.q_width(), c.output_bias);
+  ValueId t = r.add("attn_residual", x, r.norm("attn_post_norm", o, "post_attention_layernorm"));
+  t = r.scale("attn_scale", r.add("laurel_residual", t, laurel), root_of_half);
+
+  const ValueId m = r.norm("mlp_norm", t, "pre_feedforward_layernorm");
+  ValueId gate = r.linear("mlp.gate", m, "mlp.gate_proj", c.ffn, c.hidden);
+  if (const auto deviations = c.gate_deviations[static_cast<size_t>(l)]; deviations)
+    gate = r.sparsify("mlp.sparse", gate, *deviations);
+  const ValueId up = r.linear("mlp.up", m, "mlp.up_proj", c.ffn, c.hidden);
+  const ValueId y = r.gated_gelu("mlp.act", gate, up);
+  const ValueId down = r.linear("mlp.down", y, "mlp.down_proj", c.hidden, c.ffn);
+  return r.add("mlp_residual", t, r.norm("mlp_post_norm", down, "post_feedforward_layernorm"));
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_gemma3n(const ModelSource& source) {
+  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.rope_theta = 1e6,
+                                                       .tied_head = true,
+                                                       .head_dim = 256,
+                                                       .activation = "gelu_pytorch_tanh",
+                                                       .softcaps = true,
+                                                       .window_theta = 10000}));
+  if (source.kind() == SourceKind::kGguf)
+    return unsupported(source.path() + ": Gemma 3n is read from safetensors only");
+  set_gemma(source, &c);
+  c.norms_less_one = false;
+  c.attention_scale = 1;
+  RETURN_IF_ERROR(parse_windows(source, WindowRule::kPattern, &c, {.interval = 5, .size = 512}));
+  if (const Status read = read_keys(*source.config(), &c); !read.ok())
+    return read.with_context(source.path());
+  return c;
+}
+
+Result<Graph> build_gemma3n(const ModelConfig& c) {
+  DenseRecorder r(c);
+  const ValueId embedded = r.embed();
+  const ValueId inputs = record_layer_inputs(r, c, embedded);
+  Streams x = {embedded};
+  for (int32_t i = 1; i < c.streams; ++i) {
+    const std::string site = fmt::format("streams.{}", i),
+                      weight = fmt::format("model.altup_projections.{}", i - 1);
+    x.push_back(r.match_rms(site, r.linear(site + ".in", embedded, weight, c.hidden, c.hidden), embedded,
+                            kLeastMeanSquare));
+  }
+  for (int32_t l = 0; l < c.layers; ++l) {
+    r.begin_layer(l);
+    const Streams predicted = record_prediction(r, c, x);
+    const ValueId y = record_layer(r, c, predicted[static_cast<size_t>(c.active_stream)], l);
+    x = record_correction(r, c, predicted, y);
+    ValueId active = x[static_cast<size_t>(c.active_stream)];
+    if (c.scales_correction)
+      active = r.multiply("altup.active_scale", active, "altup.correct_output_scale", c.hidden);
+    const ValueId own = record_layer_input(r, c, active, inputs, l);
+    for (size_t i = 1; i < x.size(); ++i)
+      x[i] = r.add(fmt::format("input_residual.{}", i), x[i], own);
+  }
+  r.end_layers();
+  ValueId sum = x[0];
+  for (int32_t i = 1; i < c.streams; ++i) {
+    const std::string site = fmt::format("streams.{}.out", i);
+    const std::string weight = fmt::format("model.altup_unembed_projections.{}", i - 1);
+    const ValueId y = r.linear(site, x[static_cast<size_t>(i)], weight, c.hidden, c.hidden);
+    sum = r.add(site + "_sum", sum, r.match_rms(site + "_rms", y, x[0], kLeastMeanSquare));
+  }
+  const ValueId mean = r.scale("streams.mean", sum, static_cast<float>(1.0 / c.streams));
+  return std::move(r).finish(mean);
+}
+
+}  // namespace invar
