@@ -203,7 +203,23 @@ for name in llama-untied.gguf llama-q256-Q4_K.gguf llama-untied qwen2-bias; do
 done
 run "bench" 0 "$invar" bench --model "$tiny" --prompt 16 --decode 4 --reps 1 --json
 out_has "bench" '"median_tokens_per_s"'
-for verb in run inspect logits tokenize bench; do
+run "perplexity" 0 "$invar" perplexity "$tiny" --json
+out_has "perplexity" '"bits_per_byte":'
+cp "$work/out" "$work/perplexity"
+run "perplexity of one thread and chunks" 0 "$invar" perplexity --model "$tiny" --json --threads 1 --prefill-chunk 7 --isa scalar
+check "perplexity: digits changed by threads and chunks" cmp -s "$work/out" "$work/perplexity"
+run "perplexity of a file" 0 "$invar" perplexity "$tiny" --file "$data/templates/chatml.jinja" --window 32 --stride 8
+out_has "perplexity of a file" "of at most 32 tokens (1 before the text), stride 8"
+run "kl of a lossless twin" 0 "$invar" kl "$oracles/models/llama-untied" "$tiny" --json
+out_has "kl of a lossless twin" '"top1_agreement":1E0'
+run "kl of a quantized file" 0 "$invar" kl "$oracles/models/llama-q256" "$oracles/gguf/quant/llama-q256-Q4_K.gguf"
+out_has "kl of a quantized file" "KL(A||B)    mean 0.08"
+run "kl of two caches" 0 "$invar" kl "$tiny" --kv-a f32 --kv-b bf16 --json
+out_has "kl of two caches" '"kv":"bf16"'
+echo "[313, 5, 9, 70, 12]" >"$work/kl-ids.json"
+run "kl of ids" 0 "$invar" kl "$oracles/models/llama-q256" "$oracles/gguf/quant/llama-q256-Q8_0.gguf" --tokens "$work/kl-ids.json"
+out_has "kl of ids" "5 tokens, 4 scored"
+for verb in run inspect logits tokenize bench perplexity kl; do
   run "$verb --help" 0 "$invar" $verb --help
   out_has "$verb --help" Examples:
 done
@@ -214,6 +230,15 @@ run "--version" 0 "$invar" --version
 out_has "--version" ", numerics "
 
 # ---- bad input
+refused "kl of one model" 2 "nothing to compare" "$invar" kl "$tiny"
+refused "kl of three" 2 "two models" "$invar" kl "$tiny" "$tiny" "$tiny"
+refused "kl of unlike vocabularies" 1 "has 480 tokens" "$invar" kl "$tiny" "$oracles/models/llama-q256"
+refused "kl without a tokenizer" 1 "--tokens" "$invar" kl "$tiny" "$oracles/gguf/lossless/minicpm-scaled.gguf"
+refused "perplexity of nothing" 1 "has no two tokens" "$invar" perplexity "$tiny" --window 9 --file /dev/null
+refused "perplexity, window" 1 "--window 513" "$invar" perplexity "$tiny" --ctx 512 --window 513
+refused "perplexity, stride" 1 "--stride 40" "$invar" perplexity "$tiny" --window 40 --stride 40
+refused "perplexity, two texts" 2 "not both" "$invar" perplexity "$tiny" --file a --tokens b
+refused "perplexity, ids" 1 "outside the vocabulary" "$invar" perplexity "$tiny" --tokens <(echo "[1, 99999]")
 refused "unknown verb" 2 "did you mean run?" "$invar" rnu
 refused "unknown flag" 2 "did you mean --threads?" "$invar" run --thread 2 hello
 refused "bad value" 2 "--temp hot" "$invar" run --temp hot hello

@@ -18,6 +18,7 @@ class EngineFlags {
   void declare_model(Flags& flags);
 
   bool names_model() const { return !model_.empty(); }
+  void set_model(std::string model) { model_ = std::move(model); }  // as --model
   // --model, else the default model. An error says which file to place where.
   Result<std::string> model_path() const;
   Result<std::shared_ptr<const Model>> load_model() const;

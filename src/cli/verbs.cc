@@ -21,6 +21,8 @@ constexpr Verb kVerbs[] = {
     {"bench", "measure prompt and decode speed", bench_verb},
     {"verify", "replay a request and compare the bits with its receipt", verify_verb},
     {"replay", "send the requests of a log again and compare the answers", replay_verb},
+    {"perplexity", "measure how well a model predicts a text", perplexity_verb},
+    {"kl", "measure how far two models, formats or settings are apart on a text", kl_verb},
 };
 
 }  // namespace

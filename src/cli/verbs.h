@@ -32,6 +32,8 @@ int tokenize_verb(Arguments args);
 int bench_verb(Arguments args);
 int verify_verb(Arguments args);
 int replay_verb(Arguments args);
+int perplexity_verb(Arguments args);
+int kl_verb(Arguments args);
 
 inline constexpr int kExitFailed = 1, kExitUsage = 2, kExitInterrupted = 130;
 

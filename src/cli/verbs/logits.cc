@@ -1,15 +1,12 @@
 // invar logits: every position's raw logits of a token sequence, as a NumPy file.
 
-#include <fmt/format.h>
-
-#include <boost/json.hpp>
-#include <limits>
 #include <optional>
 
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
 #include "cli/npy_writer.h"
 #include "cli/prompts.h"
+#include "cli/quality/scored_text.h"
 #include "cli/verbs.h"
 
 namespace invar {
@@ -17,20 +14,7 @@ namespace {
 
 Result<std::vector<int32_t>> read_ids(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, read_text(path));
-  boost::json::error_code error;
-  const boost::json::value v = boost::json::parse(text, error);
-  if (error) return invalid_argument(fmt::format("--tokens {}: not JSON: {}", path, error.message()));
-  const auto* array = v.if_array();
-  if (array == nullptr || array->empty())
-    return invalid_argument(fmt::format("--tokens {}: must be an array of token ids such as [1, 42]", path));
-  std::vector<int32_t> ids;
-  for (const auto& x : *array) {
-    const auto* id = x.if_int64();
-    if (id == nullptr || *id < 0 || *id > std::numeric_limits<int32_t>::max())
-      return invalid_argument(fmt::format("--tokens {}: element {} is not a token id", path, ids.size()));
-    ids.push_back(int32_t(*id));
-  }
-  return ids;
+  return parse_token_ids(text, "--tokens " + path);
 }
 
 Status write_logits(const EngineFlags& engine_flags, const std::string& tokens, const std::string& out,
