@@ -2,7 +2,7 @@
 # Expects `work`, a temporary folder, `model`, the default model's path, and `invar`, the program.
 
 export XDG_CACHE_HOME=$work/cache HOME=$work/home
-unset INVAR_ISA
+unset INVAR_ISA HF_HOME HF_HUB_CACHE HF_ENDPOINT HF_TOKEN HF_TOKEN_PATH HF_HUB_OFFLINE
 mkdir -p "$XDG_CACHE_HOME/invar/models" "$HOME"
 ln -s "$model" "$XDG_CACHE_HOME/invar/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 

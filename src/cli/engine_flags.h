@@ -19,6 +19,7 @@ class EngineFlags {
 
   bool names_model() const { return !model_.empty(); }
   void set_model(std::string model) { model_ = std::move(model); }  // as --model
+  const std::string& given_model() const { return model_; }         // as it was written; "": the default
   // --model, else the default model. An error says which file to place where.
   Result<std::string> model_path() const;
   Result<std::shared_ptr<const Model>> load_model() const;

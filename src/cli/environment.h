@@ -9,12 +9,14 @@ namespace invar {
 struct Environment {
   std::string isa;        // INVAR_ISA: instruction set of the kernels; "" = the best of this CPU
   std::string cache_dir;  // $XDG_CACHE_HOME/invar, else $HOME/.cache/invar; "" when neither is set
+  // The hub's, as its other tools read them.
+  std::string hub_cache;       // HF_HUB_CACHE, else $HF_HOME/hub, else huggingface/hub beside cache_dir
+  std::string hub_endpoint;    // HF_ENDPOINT, else https://huggingface.co
+  std::string hub_token;       // HF_TOKEN; "" = none given
+  std::string hub_token_file;  // HF_TOKEN_PATH, else $HF_HOME/token: where a login leaves it
+  bool hub_offline = false;    // HF_HUB_OFFLINE
 };
 
 const Environment& environment();
-
-// Where the start script puts the default model; "" without a cache folder.
-std::string default_model_path();
-inline constexpr const char kDefaultModelName[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 }  // namespace invar

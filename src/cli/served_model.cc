@@ -132,7 +132,9 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
   service.model_names = options.names;
   if (service.model_names.empty()) {
     ASSIGN_OR_RETURN(const std::string path, flags.model_path());
-    service.model_names.push_back(name_of(path));
+    // The path of a repository in the cache says nothing to anybody.
+    const bool named = path != flags.given_model() && !flags.given_model().empty();
+    service.model_names.push_back(named ? flags.given_model() : name_of(path));
   }
   service.accept_any_model = options.accept_any_model;
   service.created = std::time(nullptr);

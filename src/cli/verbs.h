@@ -34,6 +34,9 @@ int verify_verb(Arguments args);
 int replay_verb(Arguments args);
 int perplexity_verb(Arguments args);
 int kl_verb(Arguments args);
+int pull_verb(Arguments args);
+int ls_verb(Arguments args);
+int rm_verb(Arguments args);
 
 inline constexpr int kExitFailed = 1, kExitUsage = 2, kExitInterrupted = 130;
 

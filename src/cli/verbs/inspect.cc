@@ -263,7 +263,8 @@ int inspect_verb(Arguments args) {
   if (!files.empty() && engine.names_model())
     return fail_usage(invalid_argument("give either FILE or --model, not both"));
 
-  const Result<std::string> path = files.empty() ? engine.model_path() : Result<std::string>(files[0]);
+  if (!files.empty()) engine.set_model(files[0]);
+  const Result<std::string> path = engine.model_path();
   if (!path.ok()) return fail(path.status());
   const auto report = make_report(*path);
   if (!report.ok()) return fail(report.status());
