@@ -78,9 +78,6 @@ Status refuse_unsupported(const Keys& keys, const DenseRules& rules) {
   if (parallel.value_or(false)) return refuse(keys.key("use_parallel_residual"));
   ASSIGN_OR_RETURN(const auto type, keys.file().get_string("general.type"));
   if (type.value_or("model") != "model") return refuse("general.type " + quote(*type));
-  ASSIGN_OR_RETURN(const auto parts, keys.file().get_int("split.count"));
-  if (parts.value_or(1) > 1)
-    return unsupported(fmt::format("the model is split over {} files; merge them into one", *parts));
   return {};
 }
 
