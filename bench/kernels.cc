@@ -87,10 +87,15 @@ void fill_weights(const PackedForm& form, int64_t cols, std::byte* data, size_t 
   for (size_t at = 0; at < bytes;) {
     for (int64_t k = 0; k < cols; k += kRecordCols) {
       const int64_t now = std::min<int64_t>(kRecordCols, cols - k);
-      const size_t halves = form.scale == ScaleKind::kF16 ? scale_area_bytes(form, now) / 2 : 32;
+      const size_t halves = has_half_scales(form) ? scale_area_bytes(form, now) / 2 : 32;
       for (size_t i = 0; i < halves; ++i) {
-        const uint16_t h = f32_to_f16(0.002f + float(rng() % 100) * 1e-5f);
-        std::memcpy(data + at + 2 * i, &h, 2);
+        const float s = 0.002f + float(rng() % 100) * 1e-5f;
+        const uint16_t h = form.scale == ScaleKind::kBF16 ? f32_to_bf16(s) : f32_to_f16(s);
+        if (form.scale == ScaleKind::kF32xS8) {
+          std::memcpy(data + at + i / 2 * 4, &s, 4);
+        } else {
+          std::memcpy(data + at + 2 * i, &h, 2);
+        }
       }
       at += record_bytes(form, now);
     }
@@ -197,7 +202,7 @@ int run(int argc, char** argv) {
         for (const std::string& shape : o.shapes) {
           long long channels = 0, cols = 0;
           if (std::sscanf(shape.c_str(), "%lldx%lld", &channels, &cols) != 2) return usage("a shape is NxK");
-          const int64_t unit = is_float(*form) ? 1 : form->scale == ScaleKind::kF16 ? 32 : 256;
+          const int64_t unit = is_float(*form) ? 1 : has_half_scales(*form) ? 32 : 256;
           cols = int64_t(round_up(size_t(cols), size_t(unit)));
           for (const std::string& rows : o.rows) {
             run_case({set, form, channels, cols, std::max(1, std::atoi(rows.c_str()))}, pool, memory, o,

@@ -347,9 +347,10 @@ cp "$tiny" "$work/type.gguf"
 at=$(LC_ALL=C grep -abo token_embd.weight "$tiny" | head -1 | cut -d: -f1)
 printf '\x63\x00\x00\x00' | dd of="$work/type.gguf" bs=1 seek=$((at + 37)) conv=notrunc status=none
 refused "unknown tensor type" 1 token_embd.weight "$invar" run --model "$work/type.gguf" hello </dev/null
-iq=$oracles/gguf/quant/llama-q256-IQ4_NL.gguf
-refused "unsupported tensor type" 1 IQ4_NL "$invar" run --model "$iq" hello </dev/null
-run "inspect an unsupported tensor type" 0 "$invar" inspect --tensors "$iq"
+cp "$tiny" "$work/i8.gguf"
+printf '\x18\x00\x00\x00' | dd of="$work/i8.gguf" bs=1 seek=$((at + 37)) conv=notrunc status=none
+refused "unsupported tensor type" 1 "type I8" "$invar" run --model "$work/i8.gguf" hello </dev/null
+run "inspect an unsupported tensor type" 0 "$invar" inspect --tensors "$work/i8.gguf"
 out_has "inspect an unsupported tensor type" unsupported
 refused "sliding window" 1 sliding_attention "$invar" run --model "$windowed" hello </dev/null
 mkdir "$work/folder"

@@ -56,12 +56,13 @@ inline std::map<std::string, std::vector<float>> read_float_arrays(const std::st
 
 struct GoldenSequence {
   std::vector<int32_t> ids;
-  std::vector<int32_t> positions;            // that logits are stored for
-  std::vector<float> logits;                 // [positions, vocab]
-  std::vector<int32_t> greedy;               // tokens of a greedy run; may be empty
-  std::vector<double> greedy_margin;         // largest minus second largest logit at each of its steps
-  double float32_max_abs = 0;                // a plain float32 engine against float64; 0 if not stored
-  double peer_max_abs = 0, peer_max_kl = 0;  // llama.cpp on the same quantized file; 0 if not stored
+  std::vector<int32_t> positions;     // that logits are stored for
+  std::vector<float> logits;          // [positions, vocab]
+  std::vector<int32_t> greedy;        // tokens of a greedy run; may be empty
+  std::vector<double> greedy_margin;  // largest minus second largest logit at each of its steps
+  double float32_max_abs = 0;         // a plain float32 engine against float64; 0 if not stored
+  double peer_max_abs = 0,
+         peer_max_kl = 0;  // llama.cpp or mlx-lm on the same quantized file; 0 if not stored
 };
 
 // stem + ".json" and ".safetensors".
@@ -81,7 +82,9 @@ inline std::vector<GoldenSequence> read_golden(const std::string& stem) {
     }
     if (const auto* d = object.if_contains("hf_float32_vs_f64"))
       g.float32_max_abs = d->at("max_abs").to_number<double>();
-    if (const auto* d = object.if_contains("llama_cpp_vs_f64")) {
+    const auto* d = object.if_contains("llama_cpp_vs_f64");
+    if (d == nullptr) d = object.if_contains("mlx_stored_dtype_vs_ref");
+    if (d != nullptr) {
       g.peer_max_abs = d->at("max_abs").to_number<double>();
       g.peer_max_kl = d->at("max_kl").to_number<double>();
     }

@@ -8,11 +8,11 @@
 #include <random>
 
 #include "base/fp_environment.h"
+#include "block_values.h"
 #include "golden.h"
 #include "kernels/kernel_table.h"
 #include "model_runner.h"
 #include "tensor/buffer.h"
-#include "tensor/float16.h"
 
 namespace invar {
 namespace {
@@ -24,44 +24,12 @@ struct Exact {
   double value = 0, terms = 0;
 };
 
-struct Row {
-  std::vector<double> code, scale, bias;  // per element; scale and bias are those of its group
-  int group = 1;
-};
-
-double flushed(double x) {
-  return std::abs(x) < 0x1p-40 ? 0 : x;
-}
-
-// Row `r` of a stored tensor, from its blocks.
-Row stored_row(const SourceTensor& t, int64_t r) {
-  const WeightType& w = *t.type;
-  const int64_t cols = t.shape[1];
-  const std::byte* at = t.data.data() + r * (cols / w.block) * w.block_bytes;
-  Row row;
-  for (int64_t k = 0; k < cols; k += w.block, at += w.block_bytes) {
-    if (w.unpack == nullptr) {
-      uint32_t bits = 0;
-      std::memcpy(&bits, at, size_t(w.block_bytes));
-      const Dtype type = w.form->dtype;
-      row.code.push_back(type == Dtype::kF32   ? bits_float(bits)
-                         : type == Dtype::kF16 ? f16_to_f32(uint16_t(bits))
-                                               : bf16_to_f32(uint16_t(bits)));
-      continue;
-    }
-    UnpackedBlock b;
-    w.unpack(at, 1, &b);
-    row.group = w.form->group;
-    for (int i = 0; i < w.block; ++i) {
-      const int g = i / row.group;
-      const bool two_levels = w.form->scale != ScaleKind::kF16;
-      row.code.push_back(int(b.code[i]) - w.form->zero_point);
-      row.scale.push_back(flushed(two_levels ? double(f16_to_f32(b.d[0])) * b.sub[g] : f16_to_f32(b.d[g])));
-      row.bias.push_back(flushed(w.form->bias == BiasKind::kNone  ? 0
-                                 : w.form->bias == BiasKind::kF16 ? f16_to_f32(b.m[g])
-                                                                  : double(f16_to_f32(b.m[0])) * b.sub_m[g]));
-    }
-  }
+// A row of a stored tensor with the contract's flush, scales and biases per element.
+StoredRow flushed_row(const SourceTensor& t, int64_t r) {
+  StoredRow row = stored_row(t, r);
+  for (std::vector<double>* v : {&row.scale, &row.bias})
+    for (double& x : *v)
+      if (std::abs(x) < 0x1p-40) x = 0;
   return row;
 }
 
@@ -86,7 +54,7 @@ Activation quantized(const std::vector<float>& x) {
   return a;
 }
 
-Exact exact_channel(const Row& row, const std::vector<float>& x, const Activation& a) {
+Exact exact_channel(const StoredRow& row, const std::vector<float>& x, const Activation& a) {
   Exact e;
   if (row.scale.empty()) {
     for (size_t k = 0; k < x.size(); ++k) {
@@ -99,7 +67,8 @@ Exact exact_channel(const Row& row, const std::vector<float>& x, const Activatio
     double d = 0, sum = 0;
     for (size_t k = g; k < g + size_t(row.group); ++k)
       d += row.code[k] * a.q[k], sum += a.q[k];
-    for (const double term : {d * row.scale[g] * a.scale[g], sum * row.bias[g] * a.scale[g]}) {
+    for (const double term : {d * row.scale[g / size_t(row.group)] * a.scale[g],
+                              sum * row.bias[g / size_t(row.group)] * a.scale[g]}) {
       e.value += term;
       e.terms += std::abs(term);
     }
@@ -121,9 +90,9 @@ class LinearOracle : public testing::TestWithParam<const char*> {};
 
 TEST_P(LinearOracle, every_layer_and_set_is_within_1e_6_of_the_absolute_terms) {
   const FpEnvironment environment;
-  const auto model = ModelRunner::load(oracle_path(std::string("gguf/quant/") + GetParam() + ".gguf"));
+  const auto model = ModelRunner::load(oracle_path(GetParam()));
   const Graph& graph = model->graph();
-  const bool interleaved = model->source().architecture() == "llama";
+  const bool interleaved = model->source().gguf() != nullptr && model->source().architecture() == "llama";
   std::mt19937 rng(7);
   int matrices = 0;
   double worst = 0;
@@ -150,7 +119,7 @@ TEST_P(LinearOracle, every_layer_and_set_is_within_1e_6_of_the_absolute_terms) {
         const int64_t dim = packed.rows / graph.weights[w].rotary_heads, in_head = c % dim;
         from = c - in_head + 2 * (in_head % (dim / 2)) + in_head / (dim / 2);
       }
-      const Row row = stored_row(*stored, from);
+      const StoredRow row = flushed_row(*stored, from);
       for (int r = 0; r < kRows; ++r)
         exact.push_back(exact_channel(row, inputs[size_t(r)], activations[size_t(r)]));
     }
@@ -187,19 +156,30 @@ TEST_P(LinearOracle, every_layer_and_set_is_within_1e_6_of_the_absolute_terms) {
   RecordProperty("worst_error_over_terms", std::to_string(worst * 1e6) + "e-6");
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, LinearOracle,
-                         testing::Values("llama-q256-F16", "llama-q256-BF16", "llama-q256-Q4_0",
-                                         "llama-q256-Q4_1", "llama-q256-Q5_0", "llama-q256-Q5_1",
-                                         "llama-q256-Q8_0", "llama-q256-Q2_K", "llama-q256-Q3_K",
-                                         "llama-q256-Q4_K", "llama-q256-Q5_K", "llama-q256-Q6_K",
-                                         "llama-q256-Q4_K_M-mix", "qwen3-q256-Q4_K"),
-                         [](const auto& info) {
-                           std::string s = info.param;
-                           for (char& c : s) {
-                             if (!isalnum(static_cast<unsigned char>(c))) c = '_';
-                           }
-                           return s;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Types, LinearOracle,
+    testing::Values("gguf/quant/llama-q256-F16.gguf", "gguf/quant/llama-q256-BF16.gguf",
+                    "gguf/quant/llama-q256-Q4_0.gguf", "gguf/quant/llama-q256-Q4_1.gguf",
+                    "gguf/quant/llama-q256-Q5_0.gguf", "gguf/quant/llama-q256-Q5_1.gguf",
+                    "gguf/quant/llama-q256-Q8_0.gguf", "gguf/quant/llama-q256-Q2_K.gguf",
+                    "gguf/quant/llama-q256-Q3_K.gguf", "gguf/quant/llama-q256-Q4_K.gguf",
+                    "gguf/quant/llama-q256-Q5_K.gguf", "gguf/quant/llama-q256-Q6_K.gguf",
+                    "gguf/quant/llama-q256-Q4_K_M-mix.gguf", "gguf/quant/llama-q256-MXFP4.gguf",
+                    "gguf/quant/llama-q256-IQ4_NL.gguf", "gguf/quant/llama-q256-IQ4_XS.gguf",
+                    "gguf/quant/llama-q256-IQ2_XXS.gguf", "gguf/quant/llama-q256-IQ2_XS.gguf",
+                    "gguf/quant/llama-q256-IQ2_S.gguf", "gguf/quant/llama-q256-IQ3_XXS.gguf",
+                    "gguf/quant/llama-q256-IQ3_S.gguf", "gguf/quant/llama-q256-TQ2_0.gguf",
+                    "gguf/quant/qwen3-q256-Q4_K.gguf", "mlx/llama-q256-q2g64", "mlx/llama-q256-q4g32",
+                    "mlx/llama-q256-mixed", "mlx/llama-q256-mxfp4", "mlx/llama-q256-nvfp4",
+                    "mlx/llama-q256-mxfp8", "mlx/qwen3-q256-q4g64", "quantized/llama-gptq",
+                    "quantized/llama-gptq-sym", "quantized/llama-awq", "quantized/llama-fp8"),
+    [](const auto& info) {
+      std::string s = info.param;
+      for (char& c : s) {
+        if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+      }
+      return s;
+    });
 
 TEST(LinearOracleSets, sets_that_this_cpu_lacks_are_reported) {
   std::string missing;

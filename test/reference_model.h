@@ -1,5 +1,5 @@
 #pragma once
-// ReferenceModel: the forward pass of a GGUF file of the families llama, qwen3 and gemma3 (plain rope) in
+// ReferenceModel: the forward pass of a model of the families llama, qwen3 and gemma3 (plain rope) in
 // double precision with dense weights, written from the mathematics and sharing nothing with the engine but
 // the reading of blocks. It fills in the positions that the stored goldens leave out and is itself checked
 // against them. Slow.
@@ -12,73 +12,42 @@
 #include <string>
 #include <vector>
 
+#include "block_values.h"
 #include "format/gguf.h"
-#include "format/weight_type.h"
-#include "tensor/float16.h"
+#include "format/hf_config.h"
+#include "format/model_source.h"
 
 namespace invar {
 
-// One quantized or float row-major tensor as the fp32 values of the reference dequantization.
-inline std::vector<double> dense(const GgufTensor& t) {
-  int64_t n = 1;
-  for (const int64_t d : t.shape)
-    n *= d;
+// A tensor as the fp32 values of the reference dequantization.
+inline std::vector<double> dense(const SourceTensor& t) {
+  if (t.type->form == nullptr) throw std::runtime_error(std::string("no dense form of ") + t.type->name);
+  const int64_t rows = t.shape.size() > 1 ? t.shape[0] : 1;
   std::vector<double> out;
-  out.reserve(size_t(n));
-  const WeightType& w = *t.type;
-  if (w.form == nullptr) throw std::runtime_error(std::string("no dense form of ") + w.name);
-  for (const std::byte* at = t.data.data(); int64_t(out.size()) < n; at += w.block_bytes) {
-    if (w.unpack == nullptr) {
-      uint32_t bits = 0;
-      std::memcpy(&bits, at, size_t(w.block_bytes));
-      const Dtype type = w.form->dtype;
-      out.push_back(type == Dtype::kF32   ? bits_float(bits)
-                    : type == Dtype::kF16 ? f16_to_f32(uint16_t(bits))
-                                          : bf16_to_f32(uint16_t(bits)));
-      continue;
-    }
-    UnpackedBlock b;
-    w.unpack(at, 1, &b);
-    for (int i = 0; i < w.block; ++i) {
-      const int g = i / w.form->group;
-      const bool two_levels = w.form->scale != ScaleKind::kF16;
-      const double scale = two_levels ? double(f16_to_f32(b.d[0])) * b.sub[g] : f16_to_f32(b.d[g]);
-      const double bias = w.form->bias == BiasKind::kNone  ? 0
-                          : w.form->bias == BiasKind::kF16 ? f16_to_f32(b.m[g])
-                                                           : double(f16_to_f32(b.m[0])) * b.sub_m[g];
-      out.push_back(float(scale * (int(b.code[i]) - w.form->zero_point) + bias));
-    }
+  for (int64_t r = 0; r < rows; ++r) {
+    const StoredRow row = stored_row(t, r);
+    for (size_t k = 0; k < row.code.size(); ++k)
+      out.push_back(row.value(k));
   }
   return out;
 }
 
 class ReferenceModel {
  public:
-  explicit ReferenceModel(const GgufFile& file) : file_(file) {
-    arch_ = std::string(get<std::string_view>(file.get_string("general.architecture")));
-    hidden_ = u32("embedding_length");
-    layers_ = u32("block_count");
-    heads_ = u32("attention.head_count");
-    kv_heads_ = u32("attention.head_count_kv");
-    const auto key = file.get_u32(arch_ + ".attention.key_length");
-    dim_ = key.ok() && *key ? int(**key) : hidden_ / heads_;
-    eps_ = get<float>(file.get_f32(arch_ + ".attention.layer_norm_rms_epsilon"));
-    base_ = get<float>(file.get_f32(arch_ + ".rope.freq_base"));
+  explicit ReferenceModel(const ModelSource& source) : source_(source) {
+    arch_ = source.architecture();
     gemma_ = arch_ == "gemma3";
-    if (gemma_) {
-      if (layers_ > 5) throw std::runtime_error("no reference for layers that see everything");
-      window_ = u32("attention.sliding_window");
-      base_ = get<float>(file.get_f32(arch_ + ".rope.freq_base_swa"));
-    }
     if (arch_ != "llama" && arch_ != "qwen3" && !gemma_)
       throw std::runtime_error("no reference for " + arch_);
-    if (find("rope_freqs.weight")) throw std::runtime_error("no reference for scaled rope");
+    if (source.find("rope_freqs.weight")) throw std::runtime_error("no reference for scaled rope");
+    interleaved_ = source.gguf() != nullptr && arch_ == "llama";
+    source.gguf() != nullptr ? read(*source.gguf()) : read(*source.config());
   }
 
   // [tokens, vocab]
   std::vector<double> logits(std::span<const int32_t> ids) const {
     const size_t n = ids.size();
-    const std::vector<double> embedding = weight("token_embd.weight");
+    const std::vector<double> embedding = weight("model.embed_tokens.weight");
     std::vector<double> x;
     for (const int32_t id : ids)
       x.insert(x.end(), embedding.begin() + id * hidden_, embedding.begin() + (id + 1) * hidden_);
@@ -86,29 +55,30 @@ class ReferenceModel {
       for (double& e : x)
         e *= std::sqrt(double(hidden_));
     for (int layer = 0; layer < layers_; ++layer) {
-      const std::string p = "blk." + std::to_string(layer) + ".";
-      std::vector<double> h = norm(x, weight(p + "attn_norm.weight"));
-      std::vector<double> q = linear(h, head_rows(p + "attn_q.weight", heads_), n);
-      std::vector<double> k = linear(h, head_rows(p + "attn_k.weight", kv_heads_), n);
-      const std::vector<double> v = linear(h, weight(p + "attn_v.weight"), n);
-      if (find(p + "attn_q_norm.weight")) {
-        q = norm(q, weight(p + "attn_q_norm.weight"));
-        k = norm(k, weight(p + "attn_k_norm.weight"));
+      const std::string p = "model.layers." + std::to_string(layer) + ".";
+      std::vector<double> h = norm(x, weight(p + "input_layernorm.weight"));
+      std::vector<double> q = linear(h, head_rows(p + "self_attn.q_proj.weight", heads_), n);
+      std::vector<double> k = linear(h, head_rows(p + "self_attn.k_proj.weight", kv_heads_), n);
+      const std::vector<double> v = linear(h, weight(p + "self_attn.v_proj.weight"), n);
+      if (find(p + "self_attn.q_norm.weight")) {
+        q = norm(q, weight(p + "self_attn.q_norm.weight"));
+        k = norm(k, weight(p + "self_attn.k_norm.weight"));
       }
       rotate(q, heads_, n);
       rotate(k, kv_heads_, n);
-      const std::vector<double> o = linear(attention(q, k, v, n), weight(p + "attn_output.weight"), n);
-      add(x, gemma_ ? norm(o, weight(p + "post_attention_norm.weight")) : o);
-      h = norm(x, weight(p + "ffn_norm.weight"));
-      std::vector<double> gate = linear(h, weight(p + "ffn_gate.weight"), n);
-      const std::vector<double> up = linear(h, weight(p + "ffn_up.weight"), n);
+      const std::vector<double> o = linear(attention(q, k, v, n), weight(p + "self_attn.o_proj.weight"), n);
+      add(x, gemma_ ? norm(o, weight(p + "post_attention_layernorm.weight")) : o);
+      h = norm(x,
+               weight(p + (gemma_ ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight")));
+      std::vector<double> gate = linear(h, weight(p + "mlp.gate_proj.weight"), n);
+      const std::vector<double> up = linear(h, weight(p + "mlp.up_proj.weight"), n);
       for (size_t i = 0; i < gate.size(); ++i)
         gate[i] = gate[i] / (1 + std::exp(-(gemma_ ? gelu_argument(gate[i]) : gate[i]))) * up[i];
-      const std::vector<double> y = linear(gate, weight(p + "ffn_down.weight"), n);
-      add(x, gemma_ ? norm(y, weight(p + "post_ffw_norm.weight")) : y);
+      const std::vector<double> y = linear(gate, weight(p + "mlp.down_proj.weight"), n);
+      add(x, gemma_ ? norm(y, weight(p + "post_feedforward_layernorm.weight")) : y);
     }
-    const std::vector<double> h = norm(x, weight("output_norm.weight"));
-    return linear(h, find("output.weight") ? weight("output.weight") : embedding, n);
+    const std::vector<double> h = norm(x, weight("model.norm.weight"));
+    return linear(h, find("lm_head.weight") ? weight("lm_head.weight") : embedding, n);
   }
 
  private:
@@ -118,22 +88,42 @@ class ReferenceModel {
     if (!*r) throw std::runtime_error("a key is missing");
     return **r;
   }
-  int u32(const std::string& key) const { return int(get<uint32_t>(file_.get_u32(arch_ + "." + key))); }
-  const GgufTensor* find(const std::string& name) const {
-    for (const GgufTensor& t : file_.tensors()) {
-      if (t.name == name) return &t;
-    }
-    return nullptr;
+  void read(const GgufFile& file) {
+    const auto u32 = [&](const char* key) { return int(get<uint32_t>(file.get_u32(arch_ + "." + key))); };
+    hidden_ = u32("embedding_length");
+    layers_ = u32("block_count");
+    heads_ = u32("attention.head_count");
+    kv_heads_ = u32("attention.head_count_kv");
+    const auto key = file.get_u32(arch_ + ".attention.key_length");
+    dim_ = key.ok() && *key ? int(**key) : hidden_ / heads_;
+    eps_ = get<float>(file.get_f32(arch_ + ".attention.layer_norm_rms_epsilon"));
+    base_ = get<float>(file.get_f32(arch_ + ".rope.freq_base"));
+    if (!gemma_) return;
+    if (layers_ > 5) throw std::runtime_error("no reference for layers that see everything");
+    window_ = u32("attention.sliding_window");
+    base_ = get<float>(file.get_f32(arch_ + ".rope.freq_base_swa"));
   }
+  void read(const HfConfig& config) {
+    const auto number = [&](const char* key) { return int(get<int64_t>(config.get_int(key))); };
+    hidden_ = number("hidden_size");
+    layers_ = number("num_hidden_layers");
+    heads_ = number("num_attention_heads");
+    kv_heads_ = number("num_key_value_heads");
+    dim_ = number("head_dim");
+    eps_ = float(get<double>(config.get_double("rms_norm_eps")));
+    const auto base = config.get_double("rope_theta");
+    base_ = base.ok() && *base ? **base : get<double>(config.get_double("rope_parameters.rope_theta"));
+  }
+  const SourceTensor* find(const std::string& name) const { return source_.find(name); }
   std::vector<double> weight(const std::string& name) const {
-    const GgufTensor* t = find(name);
+    const SourceTensor* t = find(name);
     if (t == nullptr) throw std::runtime_error(name + " is missing");
     return dense(*t);
   }
   // q and k projections of llama files: the converter stores row j * dim/2 + i of a head as row 2i + j.
   std::vector<double> head_rows(const std::string& name, int heads) const {
     const std::vector<double> stored = weight(name);
-    if (arch_ != "llama") return stored;
+    if (!interleaved_) return stored;
     std::vector<double> rows(stored.size());
     for (int r = 0; r < heads * dim_; ++r) {
       const int head = r / dim_, j = r % dim_ / (dim_ / 2), i = r % (dim_ / 2);
@@ -216,11 +206,11 @@ class ReferenceModel {
       x[i] += y[i];
   }
 
-  const GgufFile& file_;
+  const ModelSource& source_;
   std::string arch_;
   int hidden_ = 0, layers_ = 0, heads_ = 0, kv_heads_ = 0, dim_ = 0;
   int window_ = 0;
-  bool gemma_ = false;
+  bool gemma_ = false, interleaved_ = false;
   double eps_ = 0, base_ = 0;
 };
 

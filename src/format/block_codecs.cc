@@ -3,36 +3,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "format/codec_parts.h"
+#include "tensor/float16.h"
+
 namespace invar {
 namespace {
-
-// The pointers are restrict and the loops have no branches, so that the compiler turns them into vector code.
-using Source = const uint8_t* __restrict;
-using Codes = uint8_t* __restrict;
-
-const uint8_t* bytes_of(const std::byte* block) {
-  return reinterpret_cast<const uint8_t*>(block);
-}
-// The f16 at p, zero without its sign. That is all of the contract's flush of scales below 2^-40: an f16
-// times an integer is 0 or at least 2^-24; nor can it reach the upper limit 2^64.
-uint16_t scale_at(const uint8_t* p) {
-  const auto h = static_cast<uint16_t>(p[0] | p[1] << 8);
-  return (h & 0x7FFF) == 0 ? 0 : h;
-}
-// K-quants subtract their minimum, the packed form adds its bias.
-uint16_t negated_scale_at(const uint8_t* p) {
-  const uint16_t h = scale_at(p);
-  return h == 0 ? 0 : h ^ 0x8000;
-}
-
-// n bytes -> n codes from the low nibbles, then n from the high ones.
-template <int n>
-void nibbles(Source p, Codes code) {
-  for (int i = 0; i < n; ++i)
-    code[i] = p[i] & 15;
-  for (int i = 0; i < n; ++i)
-    code[n + i] = p[i] >> 4;
-}
 
 // Bit i of four bytes becomes bit 4 of code[i].
 void add_fifth_bits(Source bits, Codes code) {
@@ -48,13 +23,6 @@ void add_fifth_bits(Source bits, Codes code) {
     codes |= reinterpret_cast<Bytes>((repeated[half] & each) == each) & 16;
     std::memcpy(code + 16 * half, &codes, 16);
   }
-}
-
-// 128 two-bit codes from 32 bytes: bit pair 0 of all bytes, then pair 1, 2, 3.
-void bit_pairs(Source p, Codes code) {
-  for (int pair = 0; pair < 4; ++pair)
-    for (int i = 0; i < 32; ++i)
-      code[32 * pair + i] = (p[i] >> (2 * pair)) & 3;
 }
 
 // 256 one-bit additions from 32 bytes: bit b of byte i becomes bit `to` of code[32b + i].
@@ -138,7 +106,7 @@ void unpack_q2_k(const std::byte* __restrict source, int, UnpackedBlock* __restr
 // hmask[32], qs[64], scales[12], d.
 void unpack_q3_k(const std::byte* __restrict source, int, UnpackedBlock* __restrict out) {
   const uint8_t* b = bytes_of(source);
-  out->d[0] = scale_at(b + 108);
+  out->head = f16_to_f32(scale_at(b + 108));
   const uint8_t* s = b + 96;
   for (int j = 0; j < 4; ++j) {
     const int low = s[j], next = s[j + 4], high = s[j + 8];
@@ -176,7 +144,7 @@ void unpack_q5_k(const std::byte* __restrict source, int, UnpackedBlock* __restr
 // ql[128], qh[64], int8 scales[16], d.
 void unpack_q6_k(const std::byte* __restrict source, int, UnpackedBlock* __restrict out) {
   const uint8_t* b = bytes_of(source);
-  out->d[0] = scale_at(b + 208);
+  out->head = f16_to_f32(scale_at(b + 208));
   for (int g = 0; g < 16; ++g)
     out->sub[g] = static_cast<int8_t>(b[192 + g]);
   for (int half = 0; half < 2; ++half) {

@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "format/file_identity.h"
 #include "format/hf_config.h"
+#include "format/hf_quantized.h"
 #include "format/json_value.h"
 #include "format/safetensors.h"
 
@@ -99,7 +100,11 @@ class HfSource : public ModelSource {
     parts_.push_back({std::move(map), file.header_bytes()});
     return {};
   }
-  Status finish() { return set_tensors(std::move(found_)); }
+  Status finish() {
+    Result<std::vector<SourceTensor>> joined = join_quantized(config_text_, std::move(found_));
+    if (!joined.ok()) return joined.status().with_context(folder_);
+    return set_tensors(*std::move(joined));
+  }
 
   SourceKind kind() const override { return SourceKind::kHuggingFace; }
   const std::string& path() const override { return folder_; }

@@ -26,6 +26,7 @@ struct SourceTensor {
   const WeightType* type;
   std::vector<int64_t> shape;  // row-major: [rows, cols] or [n]
   std::span<const std::byte> data;
+  std::shared_ptr<const SourcePlanes> planes = nullptr;  // of types whose scales lie elsewhere
 };
 
 class GgufFile;

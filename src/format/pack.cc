@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "format/source_planes.h"
 #include "format/transpose.h"
 #include "tensor/float16.h"
 
@@ -57,13 +59,12 @@ void put_codes(const UnpackedBlock* four, int k, std::byte* group, int lane) {
   }
 }
 
-bool finite_f16(uint16_t h) {
-  return (h & 0x7C00) != 0x7C00;
-}
 // The first of n groups with a scale or bias that is not finite; n: there is none.
-int first_not_finite(const UnpackedBlock& block, int n) {
+int first_not_finite(const PackedForm& form, const UnpackedBlock& block, int n) {
+  if (form.scale == ScaleKind::kF32xS8) return std::isfinite(block.head) ? n : 0;
+  const int exponent = form.scale == ScaleKind::kBF16 ? 0x7F80 : 0x7C00;
   int g = 0;
-  while (g < n && finite_f16(block.d[g]) && finite_f16(block.m[g]))
+  while (g < n && (block.d[g] & exponent) != exponent && (block.m[g] & exponent) != exponent)
     ++g;
   return g;
 }
@@ -92,11 +93,17 @@ void put_table(const UnpackedBlock* unpacked, const From (UnpackedBlock::*values
 // The scale area of a record from the 16 channels: n of d and m, `groups` of the second level.
 void put_scales(const PackedForm& form, const UnpackedBlock* unpacked, int n, int groups, std::byte* area) {
   const bool bias = form.bias != BiasKind::kNone;
+  if (form.scale == ScaleKind::kF32xS8) {
+    for (int c = 0; c < kTileRows; ++c)
+      std::memcpy(area + 4 * c, &unpacked[c].head, 4);
+    put_table<uint8_t>(unpacked, &UnpackedBlock::sub, groups, area + 64, 16);
+    return;
+  }
   put_table<uint16_t>(unpacked, &UnpackedBlock::d, n, area, bias ? 64 : 32);
   if (bias) put_table<uint16_t>(unpacked, &UnpackedBlock::m, n, area + 32, 64);
-  if (form.scale == ScaleKind::kF16) return;
-  put_table<uint8_t>(unpacked, &UnpackedBlock::sub, groups, area + 64, bias ? 32 : 16);
-  if (bias) put_table<uint8_t>(unpacked, &UnpackedBlock::sub_m, groups, area + 64 + 16, 32);
+  if (has_half_scales(form)) return;
+  put_table<uint8_t>(unpacked, &UnpackedBlock::sub, groups, area + 64, 32);
+  put_table<uint8_t>(unpacked, &UnpackedBlock::sub_m, groups, area + 64 + 16, 32);
 }
 
 // The stored rows of a tile's channels.
@@ -112,17 +119,25 @@ struct TileSource {
 
 template <int bits>
 Status pack_blocks(const WeightType& type, const std::byte* data, int64_t rows, int64_t cols, RowOrder order,
-                   int64_t tile, std::byte* out) {
+                   int64_t tile, std::byte* out, const SourcePlanes* planes) {
   const PackedForm& form = *type.form;
-  TileSource source(data, rows, cols / type.block * type.block_bytes, order, tile);
+  const int64_t row_bytes = cols / type.block * type.block_bytes;
+  TileSource source(data, rows, row_bytes, order, tile);
+  int64_t stored[kTileRows] = {};
+  for (int c = 0; planes != nullptr && c < source.channels; ++c)
+    stored[c] = (source.row[c] - planes->data.data()) / row_bytes;
   UnpackedBlock unpacked[kTileRows] = {};  // missing channels stay zero
   for (int64_t k0 = 0; k0 < cols; k0 += kRecordCols) {
     const int n = static_cast<int>(std::min<int64_t>(kRecordCols, cols - k0));
     const int blocks = n / type.block, groups = n / form.group;
-    const int first_level = form.scale == ScaleKind::kF16 ? groups : 1;
+    const int first_level = has_half_scales(form) ? groups : 1;
     const size_t scale_bytes = scale_area_bytes(form, n);
     for (int four = 0; four < kTileRows; four += 4) {
       for (int c = four; c < std::min(four + 4, source.channels); ++c) {
+        if (planes != nullptr) {
+          type.unpack_planes(*planes, stored[c], k0, n, &unpacked[c]);
+          continue;
+        }
         type.unpack(source.row[c], blocks, &unpacked[c]);
         source.row[c] += blocks * type.block_bytes;
         for (int at = 0; at < blocks * type.block_bytes; at += 64)
@@ -132,10 +147,11 @@ Status pack_blocks(const WeightType& type, const std::byte* data, int64_t rows, 
         put_codes<bits>(unpacked + four, k, out + scale_bytes + k / 32 * code_bytes_per_32(form), 4 * four);
     }
     for (int c = 0; c < source.channels; ++c) {
-      const int g = first_not_finite(unpacked[c], first_level);
+      const int g = first_not_finite(form, unpacked[c], first_level);
       if (g < first_level)
-        return corrupt(fmt::format("row {}, column {}: a scale is not finite; the file is damaged",
-                                   order.stored(tile * kTileRows + c), k0 + g * form.group));
+        return corrupt(
+            fmt::format("row {}, column {}: a scale is not finite or too large; the file is damaged",
+                        order.stored(tile * kTileRows + c), k0 + g * form.group));
     }
     std::memset(out, 0, scale_bytes);
     put_scales(form, unpacked, first_level, groups, out);
@@ -176,25 +192,55 @@ void pack_floats(const std::byte* data, int64_t rows, int64_t cols, RowOrder ord
   }
 }
 
+// Rows of planes as elements of a float form, 64 columns at a time.
+template <class T>
+Status pack_widened(const WeightType& type, const std::byte* data, int64_t rows, int64_t cols, RowOrder order,
+                    int64_t tile, std::byte* out, const SourcePlanes& planes) {
+  constexpr T kNotFinite = sizeof(T) == 4 ? T(0x7F800000) : T(0x7F80);
+  const int64_t row_bytes = cols / type.block * type.block_bytes;
+  const TileSource source(data, rows, row_bytes, order, tile);
+  std::memset(out, 0, tile_bytes(*type.form, cols));
+  for (int64_t k0 = 0; k0 < cols; k0 += 64) {
+    const int n = static_cast<int>(std::min<int64_t>(64, cols - k0));
+    for (int c = 0; c < source.channels; ++c) {
+      T values[64];
+      type.widen(planes, (source.row[c] - planes.data.data()) / row_bytes, k0, n, values);
+      for (int k = 0; k < n; ++k) {
+        if ((values[k] & kNotFinite) == kNotFinite)
+          return corrupt(fmt::format("row {}, column {}: the value is not finite; the file is damaged",
+                                     order.stored(tile * kTileRows + c), k0 + k));
+        std::memcpy(out + static_cast<size_t>((k0 + k) * kTileRows + c) * sizeof(T), values + k, sizeof(T));
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status pack_tile(const WeightType& type, std::span<const std::byte> data, int64_t rows, int64_t cols,
-                 RowOrder order, int64_t tile, std::byte* out) {
+                 RowOrder order, int64_t tile, std::byte* out, const SourcePlanes* planes) {
   CHECK(type.form != nullptr && cols % type.block == 0 && tile >= 0 && tile < tile_count(rows));
   CHECK(data.size() == static_cast<size_t>(rows * (cols / type.block) * type.block_bytes));
+  const bool has_planes = type.unpack_planes != nullptr || type.widen != nullptr;
+  CHECK(has_planes == (planes != nullptr));
+  if (type.widen != nullptr) {
+    const auto pack = type.form->dtype == Dtype::kF32 ? pack_widened<uint32_t> : pack_widened<uint16_t>;
+    return pack(type, data.data(), rows, cols, order, tile, out, *planes);
+  }
   switch (type.form->bits) {
     case 2:
-      return pack_blocks<2>(type, data.data(), rows, cols, order, tile, out);
+      return pack_blocks<2>(type, data.data(), rows, cols, order, tile, out, planes);
     case 3:
-      return pack_blocks<3>(type, data.data(), rows, cols, order, tile, out);
+      return pack_blocks<3>(type, data.data(), rows, cols, order, tile, out, planes);
     case 4:
-      return pack_blocks<4>(type, data.data(), rows, cols, order, tile, out);
+      return pack_blocks<4>(type, data.data(), rows, cols, order, tile, out, planes);
     case 5:
-      return pack_blocks<5>(type, data.data(), rows, cols, order, tile, out);
+      return pack_blocks<5>(type, data.data(), rows, cols, order, tile, out, planes);
     case 6:
-      return pack_blocks<6>(type, data.data(), rows, cols, order, tile, out);
+      return pack_blocks<6>(type, data.data(), rows, cols, order, tile, out, planes);
     case 8:
-      return pack_blocks<8>(type, data.data(), rows, cols, order, tile, out);
+      return pack_blocks<8>(type, data.data(), rows, cols, order, tile, out, planes);
     default:
       break;
   }

@@ -26,9 +26,10 @@ struct RowOrder {
 
 // Writes tile_bytes(*type.form, cols) bytes at out: channels 16*tile .. 16*tile+15 of data [rows, cols].
 // Scales and biases that are NaN or infinite are an error; -0 becomes +0. Values of float types are kept
-// whatever they are. cols is a multiple of 32 for quantized types.
+// whatever they are. cols is a multiple of 32 for quantized types. Types with planes need them; data is then
+// a part of planes->data, and says which rows are meant.
 Status pack_tile(const WeightType& type, std::span<const std::byte> data, int64_t rows, int64_t cols,
-                 RowOrder order, int64_t tile, std::byte* out);
+                 RowOrder order, int64_t tile, std::byte* out, const SourcePlanes* planes = nullptr);
 
 // out[r] = the stored value as f32, exactly. F32, F16 and BF16 only.
 Status pack_vector(const WeightType& type, std::span<const std::byte> data, int64_t size, RowOrder order,

@@ -12,8 +12,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const char* const kQuantized[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0",
-                                  "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"};
+const char* const kQuantized[] = {"Q4_0",    "Q4_1",   "Q5_0",  "Q5_1",    "Q8_0",   "Q2_K",
+                                  "Q3_K",    "Q4_K",   "Q5_K",  "Q6_K",    "IQ4_NL", "IQ4_XS",
+                                  "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S",  "IQ1_S",
+                                  "IQ1_M",   "TQ1_0",  "TQ2_0", "MXFP4",   "NVFP4"};
 
 uint16_t half_at(const std::byte* p) {
   uint16_t h;
@@ -35,13 +37,20 @@ float unpacked(const PackedForm& f, const std::byte* tile, int64_t cols, int cha
       if (f.bias == BiasKind::kF16) bias = f16_to_f32(half_at(at + 32 + 2 * c));
       break;
     }
+    case ScaleKind::kBF16: {
+      const std::byte* at = p + g * (f.bias == BiasKind::kBF16 ? 64 : 32);
+      scale = bf16_to_f32(half_at(at + 2 * c));
+      if (f.bias == BiasKind::kBF16) bias = bf16_to_f32(half_at(at + 32 + 2 * c));
+      break;
+    }
     case ScaleKind::kF16xU8:
       scale = f16_to_f32(half_at(p + 2 * c)) * static_cast<float>(static_cast<uint8_t>(p[64 + 32 * g + c]));
       bias = f16_to_f32(half_at(p + 32 + 2 * c)) *
              static_cast<float>(static_cast<uint8_t>(p[64 + 32 * g + 16 + c]));
       break;
-    case ScaleKind::kF16xS8:
-      scale = f16_to_f32(half_at(p + 2 * c)) * static_cast<float>(static_cast<int8_t>(p[64 + 16 * g + c]));
+    case ScaleKind::kF32xS8:
+      std::memcpy(&scale, p + 4 * c, 4);
+      scale *= static_cast<float>(static_cast<int8_t>(p[64 + 16 * g + c]));
       break;
     case ScaleKind::kNone:
       break;
@@ -69,6 +78,7 @@ float unpacked(const PackedForm& f, const std::byte* tile, int64_t cols, int cha
       code = (byte(quad / 4) >> (2 * (quad % 4)) & 3) | (byte(2) >> quad & 1) << 2;
       break;
   }
+  if (f.table != nullptr) code = f.table->code[code];
   return std::fma(scale, static_cast<float>(code - f.zero_point), bias);
 }
 
@@ -131,6 +141,8 @@ TEST_P(PackTest, every_byte_of_a_tile_is_written) {
 
 TEST_P(PackTest, zero_scales_are_positive_and_not_finite_ones_are_an_error) {
   const WeightType& type = *weight_type_by_name(GetParam());
+  if (type.form->scale == ScaleKind::kBF16) return;  // a test of its own
+  if (std::string(GetParam()) == "IQ1_M") return;    // its f16 is scattered; shared code reads it
   UnpackedBlock probe;
   // The f16 fields: those whose bits move a scale or a bias.
   std::vector<size_t> fields;
@@ -138,10 +150,15 @@ TEST_P(PackTest, zero_scales_are_positive_and_not_finite_ones_are_an_error) {
     std::vector<std::byte> block(static_cast<size_t>(type.block_bytes), std::byte{0});
     block[at + 1] = std::byte{0x7C};  // infinity, if this is an f16
     type.unpack(block.data(), 1, &probe);
-    if (probe.d[0] == 0x7C00 || (type.form->bias != BiasKind::kNone && (probe.m[0] & 0x7FFF) == 0x7C00))
+    if (type.form->scale == ScaleKind::kF32xS8) {
+      if (std::isinf(probe.head)) fields.push_back(at);
+    } else if (probe.d[0] == 0x7C00 ||
+               (type.form->bias != BiasKind::kNone && (probe.m[0] & 0x7FFF) == 0x7C00)) {
       fields.push_back(at);
+    }
   }
-  EXPECT_EQ(fields.size(), type.form->bias == BiasKind::kNone ? 1u : 2u);
+  const bool ternary = std::string(GetParam()).starts_with("TQ");  // one field is both
+  EXPECT_EQ(fields.size(), type.form->bias == BiasKind::kNone || ternary ? 1u : 2u);
   std::vector<std::byte> tile(tile_bytes(*type.form, type.block));
   for (const size_t at : fields) {
     for (const uint16_t bad : {0x7C00, 0xFC00, 0x7E00, 0x7C01, 0xFFFF}) {
@@ -159,7 +176,31 @@ TEST_P(PackTest, zero_scales_are_positive_and_not_finite_ones_are_an_error) {
       std::memcpy(block.data() + f, "\x00\x80", 2);  // -0
     ASSERT_TRUE(pack_tile(type, block, 1, type.block, {}, 0, tile.data()).ok());
     EXPECT_EQ(half_at(tile.data()), 0);
+    EXPECT_EQ(half_at(tile.data() + 2), 0);
     EXPECT_EQ(half_at(tile.data() + 32), 0);
+  }
+}
+
+// E8M0 e stands for 2^(e - 127); the table is doubled.
+TEST(Pack, exponents_outside_the_limits_become_zero_or_an_error) {
+  const WeightType& type = *weight_type_by_name("MXFP4");
+  std::vector<std::byte> tile(tile_bytes(*type.form, 32)), block(17, std::byte{0x22});
+  const auto pack = [&](int e) {
+    block[0] = static_cast<std::byte>(e);
+    return pack_tile(type, block, 1, 32, {}, 0, tile.data());
+  };
+  for (const int e : {0, 1, 2, 87}) {
+    ASSERT_TRUE(pack(e).ok());
+    EXPECT_EQ(half_at(tile.data()), 0) << e;
+  }
+  ASSERT_TRUE(pack(88).ok());
+  EXPECT_EQ(bf16_to_f32(half_at(tile.data())), 0x1p-40f);
+  ASSERT_TRUE(pack(191).ok());
+  EXPECT_EQ(bf16_to_f32(half_at(tile.data())), 0x1p63f);
+  for (const int e : {192, 254, 255}) {
+    const Status status = pack(e);
+    EXPECT_EQ(status.code(), Code::kCorrupt) << e;
+    EXPECT_THAT(status.message(), HasSubstr("too large"));
   }
 }
 

@@ -21,7 +21,7 @@
 namespace invar {
 
 // Raised whenever the bytes of a packed tile or of the file change their meaning.
-inline constexpr uint32_t kPackedLayoutVersion = 1;
+inline constexpr uint32_t kPackedLayoutVersion = 2;
 
 struct PackedSection {
   std::string name;

@@ -82,7 +82,7 @@ class Packer {
       pool_.run(n, [&](int64_t i, int) {
         const int64_t tile = first + i;
         const Status status = pack_tile(*e.source->type, data, e.section.rows, e.section.cols, e.order, tile,
-                                        out + static_cast<size_t>(tile) * tile_size);
+                                        out + static_cast<size_t>(tile) * tile_size, e.source->planes.get());
         if (status.ok()) return;
         std::lock_guard lock(mutex_);
         if (error_.ok()) error_ = status;

@@ -14,17 +14,20 @@ namespace invar {
 // One or several consecutive source blocks, unpacked: at most 256 weights. Weight k is
 // scale[k / group] * (code[k] - zero_point) + bias[k / group], with the two levels of scales kept apart as
 // the packed form stores them:
-//   ScaleKind::kF16      scale = f16(d)              per group in d[g]
-//   kF16xU8 / kF16xS8    scale = f16(d[0]) * sub[g]
-//   BiasKind::kF16       bias = f16(m[g]);  kF16xU8: bias = f16(m[0]) * sub_m[g]   (m already carries its
-//   sign)
+//   ScaleKind::kF16, kBF16  scale = d[g], of that type;    bias, if any, = m[g], of the same type
+//   kF16xU8                 scale = f16(d[0]) * sub[g];    bias = f16(m[0]) * sub_m[g]
+//   kF32xS8                 scale = head * sub[g]
+// m already carries its sign. In a form with a table, code holds indices.
 struct UnpackedBlock {
   uint8_t code[256];
+  float head;
   uint16_t d[16];
   uint16_t m[16];
   int16_t sub[16];
   uint8_t sub_m[16];
 };
+
+struct SourcePlanes;
 
 struct WeightType {
   const char* name;   // "Q4_K"
@@ -32,8 +35,13 @@ struct WeightType {
   int32_t block;      // elements per block along K: 1, 32, 256
   int32_t block_bytes;
   const PackedForm* form;  // nullptr: known, but not supported by this build
-  // 1 to 256 / block consecutive blocks; nullptr for float types.
+  // 1 to 256 / block consecutive blocks; nullptr for float types and for those below.
   void (*unpack)(const std::byte* source, int blocks, UnpackedBlock* out);
+  // Types whose scales lie in tensors of their own, at most one of these: columns [col, col + cols) of a row,
+  // col a multiple of 32, cols at most 256; to codes, or to elements of a float form.
+  void (*unpack_planes)(const SourcePlanes& m, int64_t row, int64_t col, int cols,
+                        UnpackedBlock* out) = nullptr;
+  void (*widen)(const SourcePlanes& m, int64_t row, int64_t col, int cols, void* out) = nullptr;
 };
 
 std::span<const WeightType> weight_types();

@@ -78,6 +78,23 @@ inline uint16_t random_half(std::mt19937& rng) {
   }
 }
 
+// bf16 scales within the contract's limits: zero, powers of two, ordinary.
+inline uint16_t random_bf16(std::mt19937& rng) {
+  std::uniform_real_distribution<float> u(-0.02f, 0.02f);
+  switch (rng() % 16) {
+    case 0:
+      return 0;
+    case 1:
+      return uint16_t((127 - 40 + rng() % 60) << 7);
+    case 2:
+      return f32_to_bf16(u(rng) * 100);
+    default: {
+      const uint16_t b = f32_to_bf16(u(rng));
+      return (b & 0x7FFF) < (127 - 40) << 7 ? 0 : b;
+    }
+  }
+}
+
 inline void pack_quantized(TestMatrix& m, std::mt19937& rng) {
   const PackedForm& f = *m.form;
   const int group = f.group;
@@ -91,17 +108,21 @@ inline void pack_quantized(TestMatrix& m, std::mt19937& rng) {
       for (int c = 0; c < 16 && n0 + c < m.rows; ++c) {
         const int64_t n = n0 + c;
         const uint16_t d = random_half(rng), mh = random_half(rng);
-        if (f.scale != ScaleKind::kF16) put16(record + 2 * c, d);
+        const float head = f16_to_f32(d) * 0.125f;
+        if (f.scale == ScaleKind::kF16xU8) put16(record + 2 * c, d);
+        if (f.scale == ScaleKind::kF32xS8) std::memcpy(record + 4 * c, &head, 4);
         if (f.bias == BiasKind::kF16xU8) put16(record + 32 + 2 * c, mh);
         for (int g = 0; g < groups; ++g) {
           double& scale = m.scale[size_t(n * (m.cols / group) + k0 / group + g)];
           double& bias = m.bias[size_t(n * (m.cols / group) + k0 / group + g)];
-          if (f.scale == ScaleKind::kF16) {
-            const uint16_t s = random_half(rng), b = random_half(rng);
-            std::byte* p = record + g * (f.bias == BiasKind::kF16 ? 64 : 32) + 2 * c;
+          if (has_half_scales(f)) {
+            const bool bf16 = f.scale == ScaleKind::kBF16, has_bias = f.bias != BiasKind::kNone;
+            const uint16_t s = bf16 ? random_bf16(rng) : random_half(rng);
+            const uint16_t b = bf16 ? random_bf16(rng) : random_half(rng);
+            std::byte* p = record + g * (has_bias ? 64 : 32) + 2 * c;
             put16(p, s);
-            scale = f16_to_f32(s);
-            if (f.bias == BiasKind::kF16) put16(p + 32, b), bias = f16_to_f32(b);
+            scale = bf16 ? bf16_to_f32(s) : f16_to_f32(s);
+            if (has_bias) put16(p + 32, b), bias = bf16 ? bf16_to_f32(b) : f16_to_f32(b);
           } else if (f.scale == ScaleKind::kF16xU8) {
             const auto sc = uint8_t(rng() % 8 ? rng() % 64 : rng() % 2 * 255),
                        mn = uint8_t(rng() % 8 ? rng() % 64 : 0);
@@ -112,7 +133,7 @@ inline void pack_quantized(TestMatrix& m, std::mt19937& rng) {
           } else {
             const auto sc = int8_t(rng() % 8 ? int(rng() % 128) - 64 : rng() % 2 ? -128 : 127);
             record[64 + g * 16 + c] = std::byte(sc);
-            scale = double(f16_to_f32(d)) * sc;
+            scale = double(head) * sc;
           }
           // One group in eight holds only its lowest or only its highest code.
           const unsigned kind = rng() % 16;
@@ -120,7 +141,7 @@ inline void pack_quantized(TestMatrix& m, std::mt19937& rng) {
             const int k = g * group + i;
             const unsigned code = kind == 0 ? 0 : kind == 1 ? top : rng() & top;
             put_code(planes + k / 32 * code_bytes_per_32(f), f.bits, c, k % 32, code);
-            m.code[size_t(n * m.cols + k0 + k)] = int(code) - f.zero_point;
+            m.code[size_t(n * m.cols + k0 + k)] = (f.table ? f.table->code[code] : int(code)) - f.zero_point;
           }
         }
       }
@@ -155,7 +176,7 @@ inline void pack_float(TestMatrix& m, std::mt19937& rng) {
 // cols is rounded up to what the form needs: 256 for the two-level forms, 32 for the others, 1 for floats.
 inline TestMatrix random_matrix(const PackedForm& form, int64_t rows, int64_t cols, uint32_t seed) {
   std::mt19937 rng(seed);
-  if (!is_float(form)) cols = int64_t(round_up(size_t(cols), form.scale == ScaleKind::kF16 ? 32 : 256));
+  if (!is_float(form)) cols = int64_t(round_up(size_t(cols), has_half_scales(form) ? 32 : 256));
   const size_t scales = is_float(form) ? 0 : size_t(rows * (cols / form.group));
   TestMatrix m{&form,
                rows,

@@ -36,8 +36,8 @@ Status check(const Weight& weight, const SourceTensor& tensor) {
                                shape_text(tensor.shape), shape_text(wanted)));
   if (tensor.type->form == nullptr)
     return unsupported(
-        fmt::format("tensor {} has type {}, which this version does not support; use F32, F16, BF16, Q4_0, "
-                    "Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q6_K",
+        fmt::format("tensor {} has type {}, which this version does not support; docs/formats.md lists those "
+                    "that it does",
                     name, tensor.type->name));
   if (weight.kind == Weight::Kind::kVector && !is_float(*tensor.type->form))
     return unsupported(

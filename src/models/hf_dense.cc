@@ -47,12 +47,12 @@ Status check_activation(const HfConfig& c, const DenseRules& rules) {
 }
 
 Status refuse_unsupported(const HfConfig& c, const DenseRules& rules) {
-  if (c.has("quantization_config")) {
-    std::string method = "unknown";
-    RETURN_IF_ERROR(optional_into(c.get_string("quantization_config.quant_method"), &method));
+  // MLX names no method.
+  std::string method;
+  RETURN_IF_ERROR(optional_into(c.get_string("quantization_config.quant_method"), &method));
+  if (method != "" && method != "gptq" && method != "awq" && method != "fp8" && method != "mxfp4")
     return refuse("quantization_config (" + printable(method, 100) + ")",
-                  "use the F32, F16 or BF16 original, or a GGUF file");
-  }
+                  "use a file with F32, F16 or BF16, a GGUF file, MLX, GPTQ, AWQ or FP8");
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok"}) {
     int64_t n = 0;
     RETURN_IF_ERROR(optional_into(c.get_int(key), &n));

@@ -8,17 +8,19 @@
 // Quantized tile: records of 256 K, the last one shorter (a multiple of 32); each is [scale area][code
 // planes], both in 64-byte multiples. The record of k columns has G = k / group scale groups:
 //   scale area, padded to 64 bytes, c = channel 0..15:
-//     ScaleKind::kF16                 f16 scale[G][16]                      group g, channel c at g*16 + c
-//     kF16 with bias kF16             per g: f16 scale[16], f16 bias[16]
-//     kF16xU8 with bias kF16xU8       f16 d[16], f16 m[16], then per g: u8 sc[16], u8 mn[16]   (scale d*sc,
-//     bias m*mn) kF16xS8                         f16 d[16] (padded to 64 bytes), then per g: s8 sc[16]
+//     ScaleKind::kF16, kBF16          scale[G][16] of that type             group g, channel c at g*16 + c
+//     the same with a bias            per g: scale[16], bias[16]
+//     kF16xU8 with bias kF16xU8       f16 d[16], f16 m[16], then per g: u8 sc[16], u8 mn[16]
+//                                     (scale d*sc, bias m*mn)
+//     kF32xS8                         f32 d[16], then per g: s8 sc[16]      (scale d*sc)
 //   code planes, per group of 32 K and in this order, lane = channel*4 + k%4, quad = k/4 within the 32:
 //     low 4 bits (bits >= 4)          64-byte vector v = 0..3: low nibble = quad v, high nibble = quad v+4
-//     (256 bytes) 8 bits                          64-byte vector v = 0..7: the whole code of quad v (512
-//     bytes) 2-bit plane (bits 2, 3, 6)      64-byte vector v = 0..1: bits 2*j..2*j+1 = quad v*4 + j (128
-//     bytes) 1-bit plane (bits 3, 5)         one 64-byte vector: bit j = quad j (64 bytes)
+//     8 bits                          64-byte vector v = 0..7: the whole code of quad v
+//     2-bit plane (bits 2, 3, 6)      64-byte vector v = 0..1: bits 2*j..2*j+1 = quad v*4 + j
+//     1-bit plane (bits 3, 5)         one 64-byte vector: bit j = quad j
 //   Order of planes by bits: 2: {2}; 3: {2, 1}; 4: {4}; 5: {4, 1}; 6: {4, 2}; 8: {8}. The first plane holds
-//   the low bits. Weight value = scale * (code - zero_point) + bias.
+//   the low bits. Weight value = scale * (code - zero_point) + bias. In a form with a table the planes hold
+//   indices (4 bits), and the code is table[index].
 //
 // Float tile: element k of the 16 channels side by side, [cols padded to 4][16] of the dtype, zero padded.
 
@@ -29,8 +31,39 @@
 
 namespace invar {
 
-enum class ScaleKind : uint8_t { kNone, kF16, kF16xU8, kF16xS8 };
-enum class BiasKind : uint8_t { kNone, kF16, kF16xU8 };
+enum class ScaleKind : uint8_t { kNone, kF16, kBF16, kF16xU8, kF32xS8 };
+enum class BiasKind : uint8_t { kNone, kF16, kBF16, kF16xU8 };
+
+// The codes that 4-bit indices stand for, whole and as nibbles.
+struct CodeTable {
+  alignas(16) uint8_t code[16], low[16], high[16];
+  uint8_t bits;  // 5: every code is below 32; else 8
+};
+// From values and the zero point that makes them codes.
+consteval CodeTable code_table(int zero_point, const int (&values)[16]) {
+  CodeTable t{};
+  t.bits = 5;
+  for (int i = 0; i < 16; ++i) {
+    t.code[i] = uint8_t(values[i] + zero_point);
+    t.low[i] = t.code[i] & 15;
+    t.high[i] = t.code[i] >> 4;
+    if (t.code[i] >= 32) t.bits = 8;
+  }
+  return t;
+}
+// Twice E2M1; index bit 3 is the sign.
+inline constexpr CodeTable kE2m1Table =
+    code_table(12, {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12});
+inline constexpr CodeTable kIq4Table =
+    code_table(128, {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
+// Magnitudes of the grids of IQ2 and IQ3, eight times the values of IQ1; index bit 3 is the sign.
+inline constexpr CodeTable kIq2Table =
+    code_table(128, {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43, 0, 0, 0, 0, 0});
+inline constexpr CodeTable kIq3xTable =
+    code_table(128, {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62});
+inline constexpr CodeTable kIq3sTable =
+    code_table(128, {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15});
+inline constexpr CodeTable kIq1Table = code_table(128, {-7, 1, 9, 0, 0, 0, 0, 0, -9, -1, 7, 0, 0, 0, 0, 0});
 
 struct PackedForm {
   const char* name;  // stable: part of the cache key
@@ -39,7 +72,8 @@ struct PackedForm {
   int16_t zero_point;
   ScaleKind scale;
   BiasKind bias;
-  Dtype dtype;  // of a float tile
+  Dtype dtype;                       // of a float tile
+  const CodeTable* table = nullptr;  // of a form of 4 bits: what the indices stand for
 };
 
 inline constexpr int kTileRows = 16;
@@ -55,14 +89,29 @@ inline constexpr PackedForm kPackedForms[] = {
     {"u5b", 5, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},        // Q5_1
     {"u8z128", 8, 32, 128, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},  // Q8_0
     {"u2k", 2, 16, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q2_K
-    {"u3k", 3, 16, 4, ScaleKind::kF16xS8, BiasKind::kNone, Dtype::kF32},    // Q3_K
+    {"u3k", 3, 16, 4, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32},    // Q3_K
     {"u4k", 4, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q4_K
     {"u5k", 5, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q5_K
-    {"u6k", 6, 16, 32, ScaleKind::kF16xS8, BiasKind::kNone, Dtype::kF32},   // Q6_K
+    {"u6k", 6, 16, 32, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32},   // Q6_K
+    {"u8b", 8, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},        // affine with f16 scales
+    {"u4bb", 4, 32, 0, ScaleKind::kBF16, BiasKind::kBF16, Dtype::kF32},     // with bf16 scales
+    {"u8bb", 8, 32, 0, ScaleKind::kBF16, BiasKind::kBF16, Dtype::kF32},
+    {"e2m1", 4, 32, 12, ScaleKind::kBF16, BiasKind::kNone, Dtype::kF32, &kE2m1Table},     // MXFP4
+    {"e2m1g16", 4, 16, 12, ScaleKind::kBF16, BiasKind::kNone, Dtype::kF32, &kE2m1Table},  // NVFP4
+    {"iq4", 4, 32, 128, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32, &kIq4Table},       // IQ4_NL
+    {"iq4x", 4, 16, 128, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32, &kIq4Table},   // IQ4_XS
+    {"iq2", 4, 16, 128, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32, &kIq2Table},    // IQ2_*
+    {"iq3x", 4, 16, 128, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32, &kIq3xTable},  // IQ3_XXS
+    {"iq3s", 4, 16, 128, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32, &kIq3sTable},  // IQ3_S
+    {"iq1", 4, 16, 128, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32, &kIq1Table},    // IQ1_*
 };
 
 constexpr bool is_float(const PackedForm& f) {
   return f.bits == 0;
+}
+// The scale of a group is one 16-bit float.
+constexpr bool has_half_scales(const PackedForm& f) {
+  return f.scale == ScaleKind::kF16 || f.scale == ScaleKind::kBF16;
 }
 constexpr size_t round_up(size_t n, size_t to) {
   return (n + to - 1) / to * to;
@@ -73,10 +122,11 @@ constexpr size_t scale_area_bytes(const PackedForm& f, int64_t cols) {
   const size_t groups = cols / f.group;
   switch (f.scale) {
     case ScaleKind::kF16:
-      return round_up(groups * (f.bias == BiasKind::kF16 ? 64 : 32), 64);
+    case ScaleKind::kBF16:
+      return round_up(groups * (f.bias == BiasKind::kNone ? 32 : 64), 64);
     case ScaleKind::kF16xU8:
       return 64 + round_up(groups * 32, 64);
-    case ScaleKind::kF16xS8:
+    case ScaleKind::kF32xS8:
       return 64 + round_up(groups * 16, 64);
     case ScaleKind::kNone:
       return 0;

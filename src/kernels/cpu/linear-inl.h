@@ -63,7 +63,7 @@ static void linear_form(const PackedMatrix& w, int64_t tile_begin, int64_t tile_
       if constexpr (kFloat) {
         dot_float_tile<F>(tile, w.cols, in.x + row * in.x_stride, in.x_stride, rows, acc);
       } else {
-        dot_tile<F>(tile, w.cols, in.q + row * in.q_stride, in.q_stride, rows, acc);
+        dot_tile<F>(tile, w.cols, w.form->table, in.q + row * in.q_stride, in.q_stride, rows, acc);
       }
       const int64_t channel = t * kTileRows;
       const int channels = int(w.rows - channel < kTileRows ? w.rows - channel : kTileRows);
@@ -91,7 +91,8 @@ static void unpack_row(const PackedMatrix& w, int64_t row, float* out) {
         for (int k = 0; k < 32; ++k) {
           float scale, bias;
           scale_at<F>(at, k / F::kGroup, c, &scale, &bias);
-          out[g * 32 + k] = fma_f32(scale, float(code_at<F>(at.planes, k, c) - F::kZeroPoint), bias);
+          out[g * 32 + k] =
+              fma_f32(scale, float(code_at<F>(at.planes, w.form->table, k, c) - F::kZeroPoint), bias);
         }
       }
     }

@@ -67,24 +67,35 @@ INVAR_MEMBER __m256i code_bytes(const uint8_t* planes, int q, int h) {
   }
 }
 
+INVAR_MEMBER __m128i load16(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
 INVAR_MEMBER __m256 f16x8(const void* p) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  return _mm256_cvtph_ps(load16(p));
+}
+// Eight halves of a form with half scales.
+template <class F>
+INVAR_MEMBER __m256 half8(const void* p) {
+  if (F::kScale == ScaleKind::kF16) return f16x8(p);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
 }
 
 // sw and bw of scale s of a group, half h.
 template <class F>
 INVAR_MEMBER __m256 scale8(const GroupAddress& at, int s, int h) {
   const uint8_t* p = at.record + F::kScaleHead + (at.index * F::kScales + s) * F::kScaleBytes;
-  if (F::kScale == ScaleKind::kF16) return f16x8(p + 16 * h);
+  if (F::kHalfScale) return half8<F>(p + 16 * h);
   const __m128i fine = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8 * h));
-  const __m256i wide =
-      F::kScale == ScaleKind::kF16xS8 ? _mm256_cvtepi8_epi32(fine) : _mm256_cvtepu8_epi32(fine);
-  return _mm256_mul_ps(f16x8(at.record + 16 * h), _mm256_cvtepi32_ps(wide));
+  if (F::kScale == ScaleKind::kF32xS8) {
+    const __m256 d = _mm256_loadu_ps(reinterpret_cast<const float*>(at.record + 32 * h));
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(fine)));
+  }
+  return _mm256_mul_ps(f16x8(at.record + 16 * h), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(fine)));
 }
 template <class F>
 INVAR_MEMBER __m256 bias8(const GroupAddress& at, int s, int h) {
   const uint8_t* p = at.record + F::kScaleHead + (at.index * F::kScales + s) * F::kScaleBytes;
-  if (F::kScale == ScaleKind::kF16) return f16x8(p + 32 + 16 * h);
+  if (F::kHalfScale) return half8<F>(p + 32 + 16 * h);
   const __m128i fine = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 16 + 8 * h));
   return _mm256_mul_ps(f16x8(at.record + 32 + 16 * h), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(fine)));
 }
@@ -98,8 +109,8 @@ static constexpr int32_t kMagicBits = 0x4B400000;
 // 8 bits are handled as two planes of 4.
 template <class F>
 struct Dot {
-  static constexpr int kPlanes = F::kBits == 8 ? 2 : 1;
-  static constexpr int kPlaneBits = F::kBits == 8 ? 4 : F::kBits;
+  static constexpr int kPlanes = F::kCodeBits == 8 ? 2 : 1;
+  static constexpr int kPlaneBits = F::kCodeBits == 8 ? 4 : F::kCodeBits;
   static constexpr int kQuads = F::kGroup / 4;  // of one scale
   static constexpr int kFit = kPlaneBits <= 4 ? 8 : kPlaneBits == 5 ? 4 : 2;
   static constexpr int kFlush = kFit < kQuads ? kFit : kQuads;         // quads added up in 16 bits
@@ -112,6 +123,7 @@ template <class F>
 struct PackedSource {
   const uint8_t* tile;
   int64_t cols;
+  const CodeTable* table;
   GroupAddress at;
   [[gnu::always_inline]] void find(int64_t g) { at = group_address<F>(tile, cols, g); }
   [[gnu::always_inline]] void seek(int64_t g) {
@@ -124,6 +136,10 @@ struct PackedSource {
   }
   [[gnu::always_inline]] __m256i codes(int plane, int q, int h) const {
     const __m256i v = code_bytes<F::kBits>(at.planes, q, h);
+    if (F::kTable) {
+      const uint8_t* t = Dot<F>::kPlanes == 1 ? table->code : plane ? table->high : table->low;
+      return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(t)), v);
+    }
     if (Dot<F>::kPlanes == 1) return v;
     return _mm256_and_si256(plane ? _mm256_srli_epi16(v, 4) : v, _mm256_set1_epi8(15));
   }
@@ -139,8 +155,9 @@ struct UnpackedBlock {
   alignas(64) uint8_t codes_[kBlockGroups][Dot<F>::kUnpackedBytes];
   alignas(64) float floats_[kBlockGroups][F::kScales][Dot<F>::kFloats];
 
-  [[gnu::always_inline]] void fill(const uint8_t* tile, int64_t cols, int64_t first, int groups) {
-    PackedSource<F> source{tile, cols, {}};
+  [[gnu::always_inline]] void fill(const uint8_t* tile, int64_t cols, const CodeTable* table, int64_t first,
+                                   int groups) {
+    PackedSource<F> source{tile, cols, table, {}};
     for (int g = 0; g < groups; ++g) {
       source.find(first + g);
       for (int p = 0; p < Dot<F>::kPlanes; ++p) {
@@ -272,20 +289,21 @@ template <class F, int kRows, class Source>
 }
 
 template <class F>
-[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows,
-                                       size_t stride, int count, float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const CodeTable* table,
+                                       const std::byte* rows, size_t stride, int count,
+                                       float (*acc)[kTileRows]) {
   std::memset(acc, 0, sizeof *acc * count);
   const int64_t groups = cols / 32;
   if (count <= kDirectRows) {
     in_batches<kDirectRows>(count, [&](auto n, int) {
-      dot_rows<F, n.value>(PackedSource<F>{tile, cols, {}}, 0, groups, cols, rows, stride, acc);
+      dot_rows<F, n.value>(PackedSource<F>{tile, cols, table, {}}, 0, groups, cols, rows, stride, acc);
     });
     return;
   }
   UnpackedBlock<F> block;
   for (int64_t g = 0; g < groups; g += kBlockGroups) {
     const int64_t end = g + kBlockGroups < groups ? g + kBlockGroups : groups;
-    block.fill(tile, cols, g, int(end - g));
+    block.fill(tile, cols, table, g, int(end - g));
     const uint8_t* next = end < groups ? group_address<F>(tile, cols, end).record : tile + F::tile_size(cols);
     in_batches<kRowStep>(count, [&](auto n, int r) {
       const UnpackedSource<F> source{&block, g, r == 0 ? next : nullptr, nullptr, nullptr};

@@ -61,19 +61,29 @@ INVAR_MEMBER __m128i load16(const uint8_t* p) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 
+INVAR_MEMBER __m512 bf16x16(const uint8_t* p) {
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+// 16 halves of a form with half scales.
+template <class F>
+INVAR_MEMBER __m512 half16(const uint8_t* p) {
+  return F::kScale == ScaleKind::kF16 ? f16x16(p) : bf16x16(p);
+}
+
 // sw and bw of scale s of a group.
 template <class F>
 INVAR_MEMBER __m512 scale16(const GroupAddress& at, int s) {
   const uint8_t* p = at.record + F::kScaleHead + (at.index * F::kScales + s) * F::kScaleBytes;
-  if (F::kScale == ScaleKind::kF16) return f16x16(p);
-  const __m512i wide =
-      F::kScale == ScaleKind::kF16xS8 ? _mm512_cvtepi8_epi32(load16(p)) : _mm512_cvtepu8_epi32(load16(p));
-  return _mm512_mul_ps(f16x16(at.record), _mm512_cvtepi32_ps(wide));
+  if (F::kHalfScale) return half16<F>(p);
+  if (F::kScale == ScaleKind::kF32xS8)
+    return _mm512_mul_ps(_mm512_loadu_ps(at.record), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p))));
+  return _mm512_mul_ps(f16x16(at.record), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16(p))));
 }
 template <class F>
 INVAR_MEMBER __m512 bias16(const GroupAddress& at, int s) {
   const uint8_t* p = at.record + F::kScaleHead + (at.index * F::kScales + s) * F::kScaleBytes;
-  if (F::kScale == ScaleKind::kF16) return f16x16(p + 32);
+  if (F::kHalfScale) return half16<F>(p + 32);
   return _mm512_mul_ps(f16x16(at.record + 32), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16(p + 16))));
 }
 
@@ -88,6 +98,7 @@ template <class F>
 struct PackedSource {
   const uint8_t* tile;
   int64_t cols;
+  const CodeTable* table;
   GroupAddress at;
   [[gnu::always_inline]] void seek(int64_t g) {
     at = group_address<F>(tile, cols, g);
@@ -97,7 +108,11 @@ struct PackedSource {
         prefetch(at.record + i);
     }
   }
-  [[gnu::always_inline]] __m512i codes(int q) const { return code_bytes<F::kBits>(at.planes, q); }
+  [[gnu::always_inline]] __m512i codes(int q) const {
+    const __m512i v = code_bytes<F::kBits>(at.planes, q);
+    if (!F::kTable) return v;
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(load16(table->code)), v);
+  }
   [[gnu::always_inline]] __m512 scale(int s) const { return scale16<F>(at, s); }
   [[gnu::always_inline]] __m512 bias(int s) const { return bias16<F>(at, s); }
   // What the pair of 16-bit sums of a group is multiplied with: minus the zero point; with two scales only
@@ -118,8 +133,9 @@ struct Unpacked {
   int32_t minus_zeros[kScales];
 
   template <class F>
-  [[gnu::always_inline]] void fill(const uint8_t* tile, int64_t cols, int64_t first, int groups) {
-    PackedSource<F> source{tile, cols, {}};
+  [[gnu::always_inline]] void fill(const uint8_t* tile, int64_t cols, const CodeTable* table, int64_t first,
+                                   int groups) {
+    PackedSource<F> source{tile, cols, table, {}};
     for (int s = 0; s < kScales; ++s)
       minus_zeros[s] = source.minus_zero(s);
     for (int g = 0; g < groups; ++g) {
@@ -196,13 +212,14 @@ template <class F, int kRows, class Source>
 }
 
 template <class F>
-[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows,
-                                       size_t stride, int count, float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const CodeTable* table,
+                                       const std::byte* rows, size_t stride, int count,
+                                       float (*acc)[kTileRows]) {
   std::memset(acc, 0, sizeof *acc * count);
   const int64_t groups = cols / 32;
   if (count <= kDirectRows) {
     in_batches<kDirectRows>(count, [&](auto n, int) {
-      dot_rows<F, n.value>(PackedSource<F>{tile, cols, {}}, 0, groups, cols, rows, stride, acc);
+      dot_rows<F, n.value>(PackedSource<F>{tile, cols, table, {}}, 0, groups, cols, rows, stride, acc);
     });
     return;
   }
@@ -210,7 +227,7 @@ template <class F>
   U block;
   for (int64_t g = 0; g < groups; g += kBlockGroups) {
     const int64_t end = g + kBlockGroups < groups ? g + kBlockGroups : groups;
-    block.template fill<F>(tile, cols, g, int(end - g));
+    block.template fill<F>(tile, cols, table, g, int(end - g));
     in_batches<kRowStep>(count, [&](auto n, int r) {
       dot_rows<U, n.value>(UnpackedSource<U>{&block, g, 0}, g, end, cols, rows + r * stride, stride, acc + r);
     });
@@ -224,8 +241,7 @@ INVAR_MEMBER __m512 float_weights16(const uint8_t* tile, int64_t k) {
   const uint8_t* p = tile + k * kTileRows * F::kElement;
   if (F::kDtype == Dtype::kF32) return _mm512_loadu_ps(p);
   if (F::kDtype == Dtype::kF16) return f16x16(p);
-  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+  return bf16x16(p);
 }
 
 static constexpr int kFloatBlock = 256;  // columns widened at a time: 16 KB

@@ -35,12 +35,13 @@ INVAR_MEMBER void fma_channels(const float* a, float b, float* acc) {
 }
 
 template <class F>
-[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const std::byte* rows,
-                                       size_t stride, int count, float (*acc)[kTileRows]) {
+[[gnu::noinline]] static void dot_tile(const uint8_t* tile, int64_t cols, const CodeTable* table,
+                                       const std::byte* rows, size_t stride, int count,
+                                       float (*acc)[kTileRows]) {
   std::memset(acc, 0, sizeof *acc * count);
   for (int64_t g = 0; g < cols / 32; ++g) {
     WeightGroup w;
-    decode_group<F>(tile, cols, g, w);
+    decode_group<F>(tile, cols, table, g, w);
     for (int r = 0; r < count; ++r) {
       const QuantRow x = quant_row(rows + r * stride, cols);
       const float sa = x.scales[g];
@@ -50,7 +51,7 @@ template <class F>
         for (int k = s * F::kGroup; k < (s + 1) * F::kGroup; ++k) {
           const int16_t q = x.codes[g * 32 + k];
           isum += q;
-          d += __builtin_convertvector(w.code[k] * q, Ints);  // |product| <= 128 * 127: exact in 16 bits
+          d += __builtin_convertvector(w.code[k] * q, Ints);  // |product| <= 255 * 127: exact in 16 bits
         }
         float t[kTileRows];
         for (int c = 0; c < kTileRows; ++c)

@@ -26,17 +26,18 @@ constexpr PackedForm form_of(const char* name) {
 
 // Geometry of one quantized form. A "scale" is one sw (and bw) of 16 channels; kScales of them per 32
 // columns.
-template <int kBits_, int kGroup_, int kZeroPoint_, ScaleKind kScale_, BiasKind kBias_>
+template <int kBits_, int kGroup_, int kZeroPoint_, ScaleKind kScale_, BiasKind kBias_, int kTableBits_>
 struct QuantForm {
   static constexpr int kBits = kBits_, kGroup = kGroup_, kZeroPoint = kZeroPoint_;
+  static constexpr bool kTable = kTableBits_ != 0;  // codes come from a table; the planes hold indices
+  static constexpr int kCodeBits = kTable ? kTableBits_ : kBits;
   static constexpr ScaleKind kScale = kScale_;
   static constexpr bool kBias = kBias_ != BiasKind::kNone;
   static constexpr int kScales = 32 / kGroup;
   static constexpr int kCodeBytes = kBits * 64;  // of 32 columns
-  static constexpr int kScaleBytes = kScale == ScaleKind::kF16      ? (kBias ? 64 : 32)
-                                     : kScale == ScaleKind::kF16xU8 ? 32
-                                                                    : 16;
-  static constexpr int kScaleHead = kScale == ScaleKind::kF16 ? 0 : 64;  // the upper level's d (and m)
+  static constexpr bool kHalfScale = kScale == ScaleKind::kF16 || kScale == ScaleKind::kBF16;
+  static constexpr int kScaleBytes = kHalfScale ? (kBias ? 64 : 32) : kScale == ScaleKind::kF16xU8 ? 32 : 16;
+  static constexpr int kScaleHead = kHalfScale ? 0 : 64;  // the upper level's d (and m)
 
   INVAR_MEMBER constexpr int scale_area(int groups32) {
     return kScaleHead + (groups32 * kScales * kScaleBytes + 63) / 64 * 64;
@@ -80,18 +81,26 @@ static void with_form(const PackedForm& form, const Use& use) {
       if (form.dtype == Dtype::kF32) return use(FloatForm<Dtype::kF32>{});
       if (form.dtype == Dtype::kF16) return use(FloatForm<Dtype::kF16>{});
       return use(FloatForm<Dtype::kBF16>{});
-#define INVAR_FORM(name)                                                     \
-  {                                                                          \
-    constexpr PackedForm f = form_of(name);                                  \
-    static_assert(f.bits != 0);                                              \
-    return use(QuantForm<f.bits, f.group, f.zero_point, f.scale, f.bias>{}); \
+#define INVAR_FORM(name)                                                   \
+  {                                                                        \
+    constexpr PackedForm f = form_of(name);                                \
+    static_assert(f.bits != 0);                                            \
+    return use(QuantForm < f.bits, f.group, f.zero_point, f.scale, f.bias, \
+               f.table != nullptr ? f.table->bits : 0 > {});               \
   }
     case 2:
       INVAR_FORM("u2k")
     case 3:
       INVAR_FORM("u3k")
     case 4:
+      if (form.table != nullptr) {
+        if (form.scale == ScaleKind::kF32xS8) INVAR_FORM("iq4x")  // whatever the table
+        if (form.scale == ScaleKind::kF16) INVAR_FORM("iq4")
+        if (form.group == 16) INVAR_FORM("e2m1g16")
+        INVAR_FORM("e2m1")
+      }
       if (form.scale == ScaleKind::kF16xU8) INVAR_FORM("u4k")
+      if (form.bias == BiasKind::kBF16) INVAR_FORM("u4bb")
       if (form.bias == BiasKind::kF16) INVAR_FORM("u4b")
       INVAR_FORM("u4z8")
     case 5:
@@ -101,6 +110,8 @@ static void with_form(const PackedForm& form, const Use& use) {
     case 6:
       INVAR_FORM("u6k")
     case 8:
+      if (form.bias == BiasKind::kBF16) INVAR_FORM("u8bb")
+      if (form.bias == BiasKind::kF16) INVAR_FORM("u8b")
       INVAR_FORM("u8z128")
 #undef INVAR_FORM
   }

@@ -13,10 +13,15 @@ INVAR_MEMBER float f16_at(const uint8_t* p) {
   std::memcpy(&h, p, 2);
   return f16_to_f32(h);
 }
+INVAR_MEMBER float bf16_at(const uint8_t* p) {
+  uint16_t h;
+  std::memcpy(&h, p, 2);
+  return bf16_to_f32(h);
+}
 
 // Code of column k (0..31) and channel c, before the zero point.
 template <class F>
-INVAR_MEMBER int code_at(const uint8_t* planes, int k, int c) {
+INVAR_MEMBER int code_at(const uint8_t* planes, const CodeTable* table, int k, int c) {
   const int quad = k / 4, lane = c * 4 + k % 4;
   const auto two_bits = [&](const uint8_t* p) { return p[quad / 4 * 64 + lane] >> (quad % 4 * 2) & 3; };
   const auto one_bit = [&](const uint8_t* p) { return p[lane] >> quad & 1; };
@@ -27,7 +32,7 @@ INVAR_MEMBER int code_at(const uint8_t* planes, int k, int c) {
     case 3:
       return two_bits(planes) | one_bit(planes + 128) << 2;
     case 4:
-      return four_bits(planes);
+      return F::kTable ? table->code[four_bits(planes)] : four_bits(planes);
     case 5:
       return four_bits(planes) | one_bit(planes + 256) << 4;
     case 6:
@@ -42,16 +47,18 @@ template <class F>
 INVAR_MEMBER void scale_at(const GroupAddress& at, int s, int c, float* scale, float* bias) {
   const uint8_t* p = at.record + F::kScaleHead + (at.index * F::kScales + s) * F::kScaleBytes;
   *bias = 0.0f;
-  if (F::kScale == ScaleKind::kF16) {
-    *scale = f16_at(p + c * 2);
-    if (F::kBias) *bias = f16_at(p + 32 + c * 2);
+  if (F::kHalfScale) {
+    const auto half_at = F::kScale == ScaleKind::kF16 ? f16_at : bf16_at;
+    *scale = half_at(p + c * 2);
+    if (F::kBias) *bias = half_at(p + 32 + c * 2);
     return;
   }
-  const float d = f16_at(at.record + c * 2);
-  if (F::kScale == ScaleKind::kF16xS8) {
+  if (F::kScale == ScaleKind::kF32xS8) {
+    float d;
+    std::memcpy(&d, at.record + c * 4, 4);
     *scale = d * float(int8_t(p[c]));  // exact: 11 + 8 bits
   } else {
-    *scale = d * float(p[c]);
+    *scale = f16_at(at.record + c * 2) * float(p[c]);
     *bias = f16_at(at.record + 32 + c * 2) * float(p[16 + c]);
   }
 }
@@ -65,11 +72,12 @@ struct WeightGroup {
   float scale[2][kTileRows], bias[2][kTileRows];
 };
 template <class F>
-static void decode_group(const uint8_t* tile, int64_t cols, int64_t group, WeightGroup& w) {
+static void decode_group(const uint8_t* tile, int64_t cols, const CodeTable* table, int64_t group,
+                         WeightGroup& w) {
   const GroupAddress at = group_address<F>(tile, cols, group);
   for (int k = 0; k < 32; ++k) {
     for (int c = 0; c < kTileRows; ++c)
-      w.code[k][c] = int16_t(code_at<F>(at.planes, k, c) - F::kZeroPoint);
+      w.code[k][c] = int16_t(code_at<F>(at.planes, table, k, c) - F::kZeroPoint);
   }
   for (int s = 0; s < F::kScales; ++s) {
     for (int c = 0; c < kTileRows; ++c)

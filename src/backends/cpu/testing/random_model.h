@@ -57,17 +57,19 @@ inline void fill_float_tiles(Rng& rng, const PackedMatrix& m, std::byte* data) {
 
 // Scales of one record: a first scale of every channel from `make`, zero for channels that pad the last tile.
 template <class Make>
-void fill_halves(std::byte* at, int channels, Make make) {
+void fill_halves(std::byte* at, int channels, Make make, bool bf16 = false) {
   for (int c = 0; c < kTileRows; c++) {
-    const uint16_t half = f32_to_f16(c < channels ? make() : 0.0f);
+    const float value = c < channels ? make() : 0.0f;
+    const uint16_t half = bf16 ? f32_to_bf16(value) : f32_to_f16(value);
     std::memcpy(at + c * 2, &half, 2);
   }
 }
 
 inline void fill_quantized_tiles(Rng& rng, const PackedMatrix& m, std::byte* data) {
   const PackedForm& f = *m.form;
-  const float top = float(std::max<int>(f.zero_point, (1 << f.bits) - 1 - f.zero_point));
-  const float steps = f.scale == ScaleKind::kF16xU8 ? 160 : f.scale == ScaleKind::kF16xS8 ? 80 : 1;
+  const int highest = f.table ? *std::max_element(f.table->code, f.table->code + 16) : (1 << f.bits) - 1;
+  const float top = float(std::max<int>(f.zero_point, highest - f.zero_point));
+  const float steps = f.scale == ScaleKind::kF16xU8 ? 160 : f.scale == ScaleKind::kF32xS8 ? 80 : 1;
   const float size = 1.5f / std::sqrt(float(m.cols)) / top / steps;
   const auto scale = [&] { return uniform(rng, 0.2f * size, size) * (rng() % 4 == 0 ? -1.0f : 1.0f); };
   const auto bias = [&] { return uniform(rng, -size * top, size * top); };
@@ -79,15 +81,23 @@ inline void fill_quantized_tiles(Rng& rng, const PackedMatrix& m, std::byte* dat
       const size_t area = scale_area_bytes(f, cols);
       for (size_t i = area; i < record_bytes(f, cols); i++)
         record[i] = std::byte(rng());
-      if (f.scale == ScaleKind::kF16) {
-        const int64_t step = f.bias == BiasKind::kF16 ? 64 : 32;
+      if (has_half_scales(f)) {
+        const bool bf16 = f.scale == ScaleKind::kBF16, has_bias = f.bias != BiasKind::kNone;
+        const int64_t step = has_bias ? 64 : 32;
         for (int64_t g = 0; g < cols / f.group; g++) {
-          fill_halves(record + g * step, channels, scale);
-          if (f.bias == BiasKind::kF16) fill_halves(record + g * step + 32, channels, bias);
+          fill_halves(record + g * step, channels, scale, bf16);
+          if (has_bias) fill_halves(record + g * step + 32, channels, bias, bf16);
         }
       } else {
-        fill_halves(record, channels, scale);
-        if (f.bias == BiasKind::kF16xU8) fill_halves(record + 32, channels, bias);
+        if (f.scale == ScaleKind::kF32xS8) {
+          for (int c = 0; c < kTileRows; c++) {
+            const float head = c < channels ? scale() : 0.0f;
+            std::memcpy(record + 4 * c, &head, 4);
+          }
+        } else {
+          fill_halves(record, channels, scale);
+          fill_halves(record + 32, channels, bias);
+        }
         for (size_t i = 64; i < area; i++)
           record[i] = std::byte(rng());
       }
