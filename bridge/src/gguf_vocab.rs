@@ -140,8 +140,8 @@ fn sentence_piece(vocab: &GgufVocab) -> Outcome<Tokenizer> {
     if let Some(id) = vocab.scores.iter().position(|score| !score.is_finite()) {
         return input(format!("tokenizer.ggml.scores[{id}] is {}, not a finite number", vocab.scores[id]));
     }
-    let merges =
-        merges_from_scores(&vocab.tokens, &vocab.scores, |id| matches!(vocab.types[id], NORMAL | USER_DEFINED))?;
+    let mergeable = |id: usize| matches!(vocab.types[id], NORMAL | USER_DEFINED);
+    let merges = merges_from_scores("tokenizer.ggml.tokens", &vocab.tokens, &vocab.scores, mergeable)?;
     let mut builder =
         BPE::builder().vocab_and_merges(ids_of(&vocab.tokens)?, merges).byte_fallback(true).fuse_unk(true);
     if let Some(id) = vocab.types.iter().position(|kind| *kind == UNKNOWN) {

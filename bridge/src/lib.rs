@@ -4,6 +4,7 @@
 //! into a code and a per-thread message; handles are immutable and may be used from any thread.
 
 mod abi;
+mod base64;
 mod bounded_normalizer;
 mod builtins;
 mod decoder_table;
@@ -13,6 +14,7 @@ mod json;
 mod limits;
 mod pre_tokenizers;
 mod python;
+mod rank_files;
 mod render;
 mod rewrite;
 mod spm_merges;

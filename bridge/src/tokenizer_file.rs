@@ -2,7 +2,7 @@
 //! library would take on trust.
 
 use crate::bounded_normalizer::{BoundedNormalizer, MAX_STEPS};
-use crate::{input, shown, Failure, Kind, Outcome};
+use crate::{base64, input, shown, Failure, Kind, Outcome};
 use serde::de::{DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,9 +11,13 @@ use std::panic::catch_unwind;
 use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
 /// The largest published files have 40 MB, their longest pattern has some hundred bytes, their charsmap 320 KB.
-const MAX_FILE_BYTES: usize = 128 << 20;
-const MAX_PATTERN_BYTES: usize = 4096;
+pub(crate) const MAX_FILE_BYTES: usize = 128 << 20;
+pub(crate) const MAX_PATTERN_BYTES: usize = 4096;
 const MAX_CHARSMAP_BYTES: usize = 4 << 20;
+/// Of WordPiece; real files have 100.
+const MAX_WORD_CHARS: u64 = 256;
+/// Of Unigram, which looks for the end of each piece from every letter on; real ones have some dozens.
+const MAX_PIECE_BYTES: usize = 1024;
 /// JSON objects in the description of one part of the pipeline.
 const MAX_OBJECTS: usize = 256;
 
@@ -44,6 +48,9 @@ struct Added {
 struct ModelOutline {
     #[serde(default)]
     dropout: Option<f64>,
+    /// WordPiece tries every end of a word of at most this length.
+    #[serde(default)]
+    max_input_chars_per_word: Option<u64>,
     #[serde(default, rename = "vocab")]
     _vocab: CheckedVocab,
 }
@@ -70,6 +77,9 @@ pub(crate) fn read(json: &[u8]) -> Outcome<Tokenizer> {
     // Ids are a function of the text alone: no dropout, nothing padded or cut to a length the file chose.
     if outline.model.dropout.is_some_and(|p| p != 0.0) {
         return input("tokenizer.json: model.dropout makes tokens random; set it to null");
+    }
+    if outline.model.max_input_chars_per_word.is_some_and(|most| most > MAX_WORD_CHARS) {
+        return Err(limit(format!("model.max_input_chars_per_word is larger than {MAX_WORD_CHARS}")));
     }
     let mut tokenizer = Tokenizer::from_bytes(json).map_err(wrong)?;
     tokenizer.with_padding(None);
@@ -134,11 +144,10 @@ fn check_charsmap(base64: &str) -> Result<(), String> {
     if base64.len() > MAX_CHARSMAP_BYTES {
         return Err(format!("a precompiled_charsmap of {} bytes, the limit is {MAX_CHARSMAP_BYTES}", base64.len()));
     }
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut bits = 0u64;
     for digit in base64.bytes().take(8) {
-        let value = ALPHABET.iter().position(|letter| *letter == digit).ok_or("precompiled_charsmap is not base64")?;
-        bits = bits << 6 | value as u64;
+        let value = base64::digit(digit).ok_or("precompiled_charsmap is not base64")?;
+        bits = bits << 6 | u64::from(value);
     }
     // Six bytes in eight digits; the first four are the size, little endian.
     let table = ((bits >> 16) as u32).swap_bytes() as usize;
@@ -225,7 +234,16 @@ impl<'de> Visitor<'de> for VocabVisitor {
 
     /// Unigram: the id is the place.
     fn visit_seq<A: SeqAccess<'de>>(self, mut pieces: A) -> Result<CheckedVocab, A::Error> {
-        while pieces.next_element::<IgnoredAny>()?.is_some() {}
+        let mut id = 0;
+        while let Some((piece, _)) = pieces.next_element::<(String, IgnoredAny)>()? {
+            if piece.len() > MAX_PIECE_BYTES {
+                let bytes = piece.len();
+                return Err(A::Error::custom(format!(
+                    "model.vocab[{id}]: a piece of {bytes} bytes, the limit is {MAX_PIECE_BYTES}"
+                )));
+            }
+            id += 1;
+        }
         Ok(CheckedVocab)
     }
 }

@@ -122,11 +122,31 @@ Status add_eos_ids(const HfConfig& config, const char* label, int64_t rows, Text
   return {};
 }
 
+// tokenizer.json where there is one; a file of ranks else.
+Result<std::shared_ptr<const Tokenizer>> folder_tokenizer(const ModelSource& source,
+                                                          std::string_view config) {
+  const auto json = source.side_file("tokenizer.json");
+  if (json.ok()) return Tokenizer::from_json(*json, config);
+  if (json.status().code() != Code::kNotFound) return json.status();
+  for (const char* name : text::kRankFiles) {
+    const auto ranks = source.side_file(name);
+    if (ranks.ok()) return Tokenizer::from_ranks(name, *ranks, config);
+    if (ranks.status().code() != Code::kNotFound) return ranks.status();
+  }
+  // Its text may be no text at all: only whether it is there counts.
+  if (source.side_file("tokenizer.model").status().code() != Code::kNotFound)
+    return unsupported(
+        "tokenizer.model: a SentencePiece file without a tokenizer.json beside it; convert it to "
+        "tokenizer.json "
+        "(with save_pretrained of the transformers library), or use a GGUF file of the model");
+  return not_found(fmt::format("{}, nor {}; copy the tokenizer's file from where the model came from",
+                               json.status().message(), fmt::join(text::kRankFiles, ", ")));
+}
+
 Result<TextModelParts> hugging_face_parts(const ModelSource& source) {
-  ASSIGN_OR_RETURN(const std::string tokenizer, source.side_file("tokenizer.json"));
   ASSIGN_OR_RETURN(const std::string config, optional_side_file(source, "tokenizer_config.json"));
   TextModelParts parts;
-  ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::from_json(tokenizer, config));
+  ASSIGN_OR_RETURN(parts.tokenizer, folder_tokenizer(source, config));
 
   ASSIGN_OR_RETURN(text::HfTokenizerConfig parsed, text::parse_hf_tokenizer_config(config));
   parts.templates = std::move(parsed.chat_templates);

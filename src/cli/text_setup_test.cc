@@ -112,9 +112,48 @@ TEST(TextSetup, errors_name_the_file_once) {
     fs::copy_file(from / name, folder / name);
   const auto source = ModelSource::open(folder.string());
   ASSERT_TRUE(source.ok()) << source.status().message();
-  EXPECT_EQ(set_up_text(**source).status().message(), folder.string() + "/tokenizer.json: no such file");
+  EXPECT_EQ(set_up_text(**source).status().message(),
+            folder.string() +
+                "/tokenizer.json: no such file, nor tekken.json, qwen.tiktoken; copy the "
+                "tokenizer's file from where the model came from");
+  std::ofstream(folder / "tokenizer.model") << "\n\x05";
+  EXPECT_THAT(set_up_text(**source).status().message(),
+              StartsWith(folder.string() + ": tokenizer.model: a SentencePiece file"));
   std::ofstream(folder / "tokenizer.json") << "{";
   EXPECT_THAT(set_up_text(**source).status().message(), StartsWith(folder.string() + ": tokenizer.json: "));
+  fs::remove_all(folder);
+}
+
+TEST(TextSetup, a_folder_may_hold_ranks_and_a_tokenizer_of_another_model_is_an_error) {
+  namespace fs = std::filesystem;
+  const fs::path from = fs::path(INVAR_TEST_DATA) / "oracles/models/llama-untied";
+  const fs::path folder = fs::path(testing::TempDir()) / ("text_setup_ranks_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  for (const char* name : {"config.json", "model.safetensors"})
+    fs::copy_file(from / name, folder / name);
+  const auto source = ModelSource::open(folder.string());
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  // 256 bytes, then 224 special tokens: as many ids as the model has rows.
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const auto write = [&](int special) {
+    std::ofstream file(folder / "tekken.json");
+    file << R"({"config":{"pattern":".","default_vocab_size":)" << 256 + special
+         << R"(,"default_num_special_tokens":)" << special << R"(},"vocab":[)";
+    for (int byte = 0; byte < 256; ++byte)
+      file << (byte == 0 ? "" : ",") << R"({"rank":)" << byte << R"(,"token_bytes":")" << kDigits[byte >> 2]
+           << kDigits[(byte & 3) << 4] << "==\"}";
+    file << "]}";
+  };
+  write(220);  // eos_token_id of the configuration is 477
+  const auto text = set_up_text(**source);
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_THAT(*encode_raw(*text, "a"), testing::ElementsAre(1, 220 + 'a'));
+  EXPECT_THAT(text->stop_ids, Contains(2));
+  write(225);
+  EXPECT_EQ(set_up_text(**source).status().message(),
+            folder.string() +
+                ": the tokenizer has 481 tokens, but the model has 480 embedding rows: they are "
+                "of different models; take both from one place");
   fs::remove_all(folder);
 }
 

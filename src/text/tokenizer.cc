@@ -18,6 +18,9 @@ constexpr std::string_view kTurnEnds[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>",       "<end_of_turn>", "<|eom_id|>",           "<|end_of_turn|>",
     "<|return|>", "<|call|>",   "<|endofturn|>", "<turn|>",       "<|END_OF_TURN_TOKEN|>"};
 
+// Ends of a text by name, for files of ranks, which name none.
+constexpr std::string_view kTextEnds[] = {"</s>", "<|endoftext|>"};
+
 std::vector<iv_text> to_iv(const std::vector<std::string_view>& items) {
   std::vector<iv_text> out(items.size());
   std::transform(items.begin(), items.end(), out.begin(), [](std::string_view s) { return text::to_iv(s); });
@@ -34,12 +37,12 @@ Result<int32_t> checked_id(const char* key, std::optional<uint32_t> id, int32_t 
 }
 
 Result<int32_t> id_of_config_token(const Tokenizer& tokenizer, const HfTokenizerConfig& config,
-                                   const char* key) {
+                                   const char* key, const char* file_name) {
   const std::string_view token = config.special_token(key);
   if (token.empty()) return kNoToken;
   const int32_t id = tokenizer.id_of(token);
   if (id == kNoToken) {
-    return corrupt(fmt::format("tokenizer_config.json: {} {} is not in tokenizer.json", key, quote(token)));
+    return corrupt(fmt::format("tokenizer_config.json: {} {} is not in {}", key, quote(token), file_name));
   }
   return id;
 }
@@ -106,23 +109,42 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(std::string_view tokenizer_json,
                                                               std::string_view tokenizer_config_json) {
-  ASSIGN_OR_RETURN(const HfTokenizerConfig config, parse_hf_tokenizer_config(tokenizer_config_json));
   const iv_tokenizer* handle = nullptr;
   RETURN_IF_ERROR(bridge_status(iv_tokenizer_from_json(text::to_iv(tokenizer_json), &handle)));
   std::shared_ptr<Tokenizer> t(new Tokenizer(handle));
+  RETURN_IF_ERROR(t->apply_config(tokenizer_config_json, "tokenizer.json"));
+  t->collect_stop_ids(kNoToken);
+  return std::shared_ptr<const Tokenizer>(std::move(t));
+}
 
-  ASSIGN_OR_RETURN(t->bos_, id_of_config_token(*t, config, "bos_token"));
-  ASSIGN_OR_RETURN(t->eos_, id_of_config_token(*t, config, "eos_token"));
-  if (t->bos_ == kNoToken && !t->prefix_.empty()) t->bos_ = t->prefix_.front();
-  // A flag in the config wins over what tokenizer.json itself adds.
-  if (config.add_bos && t->bos_ != kNoToken && *config.add_bos != t->add_bos()) {
-    t->prefix_ = *config.add_bos ? std::vector<int32_t>{t->bos_} : std::vector<int32_t>();
-  }
-  if (config.add_eos && t->eos_ != kNoToken && *config.add_eos != t->add_eos()) {
-    t->suffix_ = *config.add_eos ? std::vector<int32_t>{t->eos_} : std::vector<int32_t>();
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_ranks(std::string_view file_name,
+                                                               std::string_view content,
+                                                               std::string_view tokenizer_config_json) {
+  const iv_tokenizer* handle = nullptr;
+  RETURN_IF_ERROR(
+      bridge_status(iv_tokenizer_from_ranks(text::to_iv(file_name), text::to_iv(content), &handle)));
+  std::shared_ptr<Tokenizer> t(new Tokenizer(handle));
+  RETURN_IF_ERROR(t->apply_config(tokenizer_config_json, std::string(file_name).c_str()));
+  for (const std::string_view name : kTextEnds) {
+    if (t->eos_ == kNoToken && t->is_control(t->id_of(name))) t->eos_ = t->id_of(name);
   }
   t->collect_stop_ids(kNoToken);
   return std::shared_ptr<const Tokenizer>(std::move(t));
+}
+
+Status Tokenizer::apply_config(std::string_view tokenizer_config_json, const char* file_name) {
+  ASSIGN_OR_RETURN(const HfTokenizerConfig config, parse_hf_tokenizer_config(tokenizer_config_json));
+  ASSIGN_OR_RETURN(bos_, id_of_config_token(*this, config, "bos_token", file_name));
+  ASSIGN_OR_RETURN(eos_, id_of_config_token(*this, config, "eos_token", file_name));
+  if (bos_ == kNoToken && !prefix_.empty()) bos_ = prefix_.front();
+  // A flag in the config wins over what the tokenizer's file itself adds.
+  if (config.add_bos && bos_ != kNoToken && *config.add_bos != add_bos()) {
+    prefix_ = *config.add_bos ? std::vector<int32_t>{bos_} : std::vector<int32_t>();
+  }
+  if (config.add_eos && eos_ != kNoToken && *config.add_eos != add_eos()) {
+    suffix_ = *config.add_eos ? std::vector<int32_t>{eos_} : std::vector<int32_t>();
+  }
+  return {};
 }
 
 void Tokenizer::collect_stop_ids(int32_t eom) {
@@ -156,7 +178,9 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, Special sp
 Status Tokenizer::check_rows(int64_t rows) const {
   if (vocab_size_ <= rows) return {};
   return corrupt(
-      fmt::format("the tokenizer has {} tokens, but the model has {} embedding rows", vocab_size_, rows));
+      fmt::format("the tokenizer has {} tokens, but the model has {} embedding rows: they are of different "
+                  "models; take both from one place",
+                  vocab_size_, rows));
 }
 
 bool Tokenizer::is_control(int32_t id) const {

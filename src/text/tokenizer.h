@@ -23,6 +23,9 @@ inline constexpr int32_t kNoToken = -1;
 // Of one text to encode: the library needs some 200 bytes of memory for each byte.
 inline constexpr size_t kMaxEncodedBytes = size_t{16} << 20;
 
+// Files of a model's folder that from_ranks reads.
+inline constexpr const char* kRankFiles[] = {"tekken.json", "qwen.tiktoken"};
+
 // What happens to the text of a special token, say "<|im_end|>", inside the text.
 enum class Special {
   kParse,  // it becomes that token: for rendered templates
@@ -35,6 +38,10 @@ class Tokenizer {
   // tokenizer_config_json may be "": then there is no EOS, and BOS only if tokenizer.json adds one.
   static Result<std::shared_ptr<const Tokenizer>> from_json(std::string_view tokenizer_json,
                                                             std::string_view tokenizer_config_json);
+  // A file of byte strings by rank: tekken.json or one of kRankFiles; its name says what it leaves out.
+  static Result<std::shared_ptr<const Tokenizer>> from_ranks(std::string_view file_name,
+                                                             std::string_view content,
+                                                             std::string_view tokenizer_config_json);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
@@ -77,6 +84,7 @@ class Tokenizer {
   explicit Tokenizer(const iv_tokenizer* handle);
   bool in_range(int32_t id) const { return id >= 0 && id < vocab_size_; }
   void collect_stop_ids(int32_t eom);
+  Status apply_config(std::string_view tokenizer_config_json, const char* file_name);
 
   const iv_tokenizer* handle_;  // owned
   const char* bytes_ = nullptr;

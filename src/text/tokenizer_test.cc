@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <thread>
@@ -59,6 +60,154 @@ TEST_P(TokenizerJson, ids_decodes_and_streams_agree_with_the_oracle) {
     ASSERT_TRUE(whole.ok());
     EXPECT_EQ(text, *whole) << round;
   }
+}
+
+TEST(TokenizerWordPiece, minilm_gives_the_oracle_ids_and_texts) {
+  const auto tokenizer = load("minilm-wordpiece");
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(std::vector(tokenizer->prefix().begin(), tokenizer->prefix().end()), (std::vector<int32_t>{101}));
+  EXPECT_EQ(std::vector(tokenizer->suffix().begin(), tokenizer->suffix().end()), (std::vector<int32_t>{102}));
+  const std::vector<OracleRow> rows = oracle_rows("minilm-wordpiece");
+  expect_oracle_ids(*tokenizer, rows);
+  for (const OracleRow& row : rows) {
+    const auto decoded = tokenizer->reference_decode(row.ids, false);
+    ASSERT_TRUE(decoded.ok());
+    EXPECT_EQ(*decoded, row.decoded);
+    expect_streams(tokenizer, row);
+    if (HasFatalFailure()) return;
+  }
+  // A stream that starts inside a word shows the rest of the word.
+  EXPECT_EQ(detokenize(tokenizer, std::vector<int32_t>{2015, 7592, 1012}, {.at_text_start = true}),
+            "s hello.");
+}
+
+std::shared_ptr<const Tokenizer> load_ranks(const char* name, const char* file) {
+  auto result = Tokenizer::from_ranks(name, cached_file(file), "");
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? *result : nullptr;
+}
+
+TEST(TokenizerRanks, tekken_gives_the_oracle_ids_and_texts) {
+  const auto tokenizer = load_ranks("tekken.json", "tekken-240911.json");
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), 131072);
+  EXPECT_EQ(tokenizer->bos(), 1);
+  EXPECT_TRUE(tokenizer->add_bos());
+  EXPECT_EQ(tokenizer->eos(), 2);
+  EXPECT_EQ(tokenizer->id_of("[/INST]"), 4);
+  EXPECT_EQ(tokenizer->id_of("<SPECIAL_999>"), 999);
+  EXPECT_EQ(*tokenizer->encode("[INST]a</s>", Special::kParse), (std::vector<int32_t>{3, 1097, 2}));
+  // Its makers' library never looks for special tokens in a text.
+  int special = 0;
+  for (const OracleRow& row : oracle_rows("tekken-240911")) {
+    EXPECT_EQ(*tokenizer->encode(row.text, Special::kPlain), row.ids) << row.text;
+    const auto parsed = *tokenizer->encode(row.text, Special::kParse);
+    const bool has_special =
+        std::any_of(parsed.begin(), parsed.end(), [&](int32_t id) { return tokenizer->is_control(id); });
+    special += has_special;
+    if (!has_special) EXPECT_EQ(parsed, row.ids) << row.text;
+    const auto decoded = tokenizer->reference_decode(row.ids, false);
+    ASSERT_TRUE(decoded.ok());
+    EXPECT_EQ(*decoded, row.decoded);
+    expect_streams(tokenizer, row);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(special, 0);
+  EXPECT_LT(special, 10);
+}
+
+TEST(TokenizerRanks, qwen_tiktoken_gives_the_oracle_ids) {
+  const auto tokenizer = load_ranks("qwen.tiktoken", "qwen.tiktoken");
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_FALSE(tokenizer->add_bos());
+  EXPECT_EQ(tokenizer->eos(), 151643);
+  EXPECT_EQ(tokenizer->id_of("<|im_end|>"), 151645);
+  EXPECT_EQ(tokenizer->id_of("<|extra_204|>"), 151850);
+  EXPECT_EQ(tokenizer->vocab_size(), 151851);  // tokens of its model's code behind the file's own
+  const std::vector<OracleRow> rows = oracle_rows("qwen-tiktoken");
+  expect_oracle_ids(*tokenizer, rows);
+  for (const OracleRow& row : rows) {
+    expect_streams(tokenizer, row);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// A rank file of the 256 bytes and some longer tokens.
+std::string tiktoken_file(const std::vector<std::string>& longer) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string file;
+  for (int i = 0; i < 256 + static_cast<int>(longer.size()); ++i) {
+    const std::string token = i < 256 ? std::string(1, static_cast<char>(i)) : longer[i - 256];
+    for (size_t at = 0; at < token.size(); at += 3) {
+      uint32_t bits = 0;
+      for (size_t k = 0; k < 3; ++k)
+        bits = bits << 8 | (at + k < token.size() ? static_cast<uint8_t>(token[at + k]) : 0u);
+      for (size_t k = 0; k < 4; ++k)
+        file += k <= token.size() - at ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
+    }
+    file += " " + std::to_string(i) + "\n";
+  }
+  return file;
+}
+
+TEST(TokenizerRanks, the_lowest_rank_joins_first_and_a_whole_piece_needs_no_way_there) {
+  const auto t = Tokenizer::from_ranks("qwen.tiktoken", tiktoken_file({"bc", "ab", "abcd"}), "");
+  ASSERT_TRUE(t.ok()) << t.status().message();
+  EXPECT_EQ(*(*t)->encode("abc", Special::kPlain), (std::vector<int32_t>{'a', 256}));
+  EXPECT_EQ(*(*t)->encode("abd", Special::kPlain), (std::vector<int32_t>{257, 'd'}));
+  EXPECT_EQ(*(*t)->encode("abcd", Special::kPlain), (std::vector<int32_t>{258}));
+  EXPECT_EQ(*(*t)->encode("abcde", Special::kPlain), (std::vector<int32_t>{'a', 256, 'd', 'e'}));
+}
+
+TEST(TokenizerRanks, broken_and_unknown_files_are_named_errors) {
+  const auto error_of = [](std::string_view name, const std::string& content) {
+    const auto result = Tokenizer::from_ranks(name, content, "");
+    return result.ok() ? "ok" : result.status().message();
+  };
+  const std::string good = tiktoken_file({"ab"});
+  EXPECT_EQ(error_of("qwen.tiktoken", good), "ok");
+  EXPECT_EQ(error_of("other.tiktoken", good),
+            "other.tiktoken: the cut and the special tokens of this file are not known (known: tekken.json, "
+            "qwen.tiktoken); convert it to tokenizer.json");
+  EXPECT_EQ(error_of("qwen.tiktoken", good + "YWI 300\n"),
+            "qwen.tiktoken: line 258 is not a token in base64 and rank 257");
+  EXPECT_EQ(error_of("qwen.tiktoken", "?? 0\n"), "qwen.tiktoken: line 1 is not a token in base64 and rank 0");
+  EXPECT_EQ(error_of("qwen.tiktoken", tiktoken_file({"ab", "ab"})),
+            "qwen.tiktoken: 'ab' is there twice, as ids 256 and 257");
+  EXPECT_EQ(error_of("qwen.tiktoken", good.substr(good.find('\n') + 1)),
+            "qwen.tiktoken: line 1 is not a token in base64 and rank 0");
+  EXPECT_EQ(error_of("qwen.tiktoken", ""),
+            "qwen.tiktoken: no token is the byte 0 alone, so texts with it have no ids");
+  EXPECT_EQ(error_of("qwen.tiktoken", tiktoken_file({std::string(5000, 'a')})),
+            "qwen.tiktoken: rank 256 has 5000 bytes; 1 to 4096 are possible");
+
+  const auto tekken = [&](int size, int special, const std::string& pattern, const std::string& rest) {
+    std::string vocab;
+    const std::string lines = tiktoken_file({});
+    for (size_t at = 0; at < lines.size();) {
+      const size_t blank = lines.find(' ', at), end = lines.find('\n', at);
+      vocab += fmt::format(R"({}{{"rank":{},"token_bytes":"{}","token_str":null}})", at == 0 ? "" : ",",
+                           lines.substr(blank + 1, end - blank - 1), lines.substr(at, blank - at));
+      at = end + 1;
+    }
+    return error_of("tekken.json",
+                    fmt::format(R"({{"config":{{"pattern":"{}","num_vocab_tokens":256,"default_vocab_size":{},
+                    "default_num_special_tokens":{},"version":"v3"}},"vocab":[{}]{}}})",
+                                pattern, size, special, vocab, rest));
+  };
+  EXPECT_EQ(tekken(276, 20, ".", ""), "ok");
+  EXPECT_EQ(tekken(276, 20, ".", R"(,"special_tokens":[{"rank":3,"token_str":"<x>","is_control":false}])"),
+            "ok");
+  EXPECT_EQ(tekken(277, 20, ".", ""),
+            "tekken.json: config.default_vocab_size 277 does not fit 20 special tokens and a vocab of 256");
+  EXPECT_NE(tekken(2000000000, 20, ".", "").find("default_vocab_size"), std::string::npos);
+  EXPECT_NE(tekken(2000000000, 1999999999, ".", "").find("default_vocab_size"), std::string::npos);
+  EXPECT_NE(tekken(10, 20, ".", "").find("default_vocab_size"), std::string::npos);
+  EXPECT_EQ(tekken(276, 20, ".", R"(,"special_tokens":[{"rank":20,"token_str":"<x>"}])"),
+            "tekken.json: special_tokens: rank 20 appears twice or is outside the 20 of the config");
+  EXPECT_NE(tekken(276, 20, "(", "").find("tekken.json: pattern"), std::string::npos);
+  EXPECT_NE(tekken(276, 20, std::string(5000, '.'), "").find("a pattern of 5000 bytes"), std::string::npos);
+  EXPECT_NE(error_of("tekken.json", "{").find("tekken.json: "), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, TokenizerJson,
