@@ -42,6 +42,8 @@ std::vector<Shape> shapes() {
   out.push_back({300, 5, 8, 2, 64, 0, 3.5f});
   out.push_back({150, 40, 4, 1, 24, 70, 0.7f});
   out.push_back({66, 1, 2, 2, 32, 13, 50.0f});
+  out.push_back({270, 5, 8, 2, 64, 0, 0, true});
+  out.push_back({90, 20, 6, 3, 24, 16, 0, true});
   out.push_back({260, 2, 2, 1, 648, 0});
   return out;
 }
@@ -186,6 +188,7 @@ TEST_P(Attention, is_near_the_exact_result) {
       for (int d = 0; d < d_count; d++)
         o[size_t(d)] += p * s.stored(kv_head, t, 1, d);
     }
+    if (s.shape().sinks) sum += std::exp(double(s.sinks[size_t(head)]) - highest);
     for (int d = 0; d < d_count; d++) {
       EXPECT_NEAR(got[size_t(row) * s.stride() + size_t(head) * d_count + d], o[size_t(d)] / sum, 2e-5);
     }

@@ -49,9 +49,10 @@ struct AttendArgs {
   int32_t heads;           // query heads, a multiple of the layout's kv_heads
   float scale;
   const KvView* kv;
-  int32_t layer;      // inside the group
-  uint8_t* faults;    // [rows]
-  float softcap = 0;  // > 0: s = softcap * tanh(s / softcap)
+  int32_t layer;                 // inside the group
+  uint8_t* faults;               // [rows]
+  float softcap = 0;             // > 0: s = softcap * tanh(s / softcap)
+  const float* sinks = nullptr;  // [heads]: scores without a position and a value
 };
 // Partial result of one split: per (row, query head of the KV head) f32 [head_dim + 2]: O, then m, then l.
 constexpr int64_t partial_floats(int head_dim) {
@@ -80,6 +81,8 @@ struct KernelTable {
   void (*add)(const float* x, const float* y, int64_t n, float* out);
   void (*gated_silu)(const float* gate, const float* up, int64_t n, float* out);
   void (*gated_gelu)(const float* gate, const float* up, int64_t n, float* out);  // tanh form
+  // g = min(gate, limit), u = up within +-limit: g * sigmoid(alpha * g) * (u + 1)
+  void (*gated_clamped)(const float* gate, const float* up, float alpha, float limit, int64_t n, float* out);
   void (*scale)(const float* x, float factor, int64_t n, float* out);
   void (*multiply)(const float* x, const float* weight, int64_t n, float* out);
   void (*add_scaled)(const float* x, const float* y, float factor, int64_t n, float* out);  // x + factor * y

@@ -95,6 +95,13 @@ TEST_P(Ops, elementwise_kernels_write_exactly_n_elements) {
       want[i] = gelu_tanh_f32(x[i]) * y[i];
     ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
 
+    set().gated_clamped(x.data(), y.data(), 1.702f, 0.9f, n, got.data());
+    for (int64_t i = 0; i < n; i++) {
+      const float g = std::min(x[i], 0.9f), u = std::clamp(y[i], -0.9f, 0.9f);
+      want[i] = (g * sigmoid_f32(g * 1.702f)) * (u + 1.0f);
+    }
+    ASSERT_EQ(first_difference(want.data(), got.data(), n), -1) << n;
+
     set().scale(x.data(), 0.37f, n, got.data());
     for (int64_t i = 0; i < n; i++)
       want[i] = x[i] * 0.37f;

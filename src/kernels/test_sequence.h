@@ -18,13 +18,14 @@ namespace invar {
 struct Shape {
   int context, rows, heads, kv_heads, head_dim, window;
   float softcap = 0;
+  bool sinks = false;
 };
 
 inline std::string name_of(const Shape& s, const KvCodec& codec) {
   return std::string(codec.name) + " context " + std::to_string(s.context) + " rows " +
          std::to_string(s.rows) + " heads " + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) +
          " d " + std::to_string(s.head_dim) + " window " + std::to_string(s.window) +
-         (s.softcap > 0 ? " capped" : "");
+         (s.softcap > 0 ? " capped" : "") + (s.sinks ? " with sinks" : "");
 }
 
 // One sequence in one layer (of two) with its pages in shuffled order, q of its last `rows` positions.
@@ -55,6 +56,8 @@ class Sequence {
     q.resize(size_t(shape.rows) * stride());
     for (float& x : q)
       x = random.normal() * 2;
+    for (int h = 0; shape.sinks && h < shape.heads; h++)
+      sinks.push_back(random.normal() * 3);
     for (int p = 0; p < shape.context; p++)
       write(writer, p);
     EXPECT_EQ(write_fault, 0);
@@ -71,8 +74,19 @@ class Sequence {
   AttendArgs args(std::vector<float>& out, std::vector<uint8_t>& faults) const {
     out.assign(size_t(shape_.rows) * stride(), 77.0f);
     faults.assign(shape_.rows, 0);
-    return {q.data(),     stride(), out.data(), stride(), shape_.rows,   first_position(),
-            shape_.heads, scale(),  &view_,     1,        faults.data(), shape_.softcap};
+    return {q.data(),
+            stride(),
+            out.data(),
+            stride(),
+            shape_.rows,
+            first_position(),
+            shape_.heads,
+            scale(),
+            &view_,
+            1,
+            faults.data(),
+            shape_.softcap,
+            sinks.empty() ? nullptr : sinks.data()};
   }
   float scale() const { return 1.0f / std::sqrt(float(shape_.head_dim)); }
   const Shape& shape() const { return shape_; }
@@ -126,6 +140,7 @@ class Sequence {
 
   std::vector<float> keys, values;  // [context, kv_heads, head_dim] before rounding
   std::vector<float> q;             // [rows, stride]
+  std::vector<float> sinks;         // [heads], or empty
   uint8_t write_fault = 0;
 
  private:
@@ -214,6 +229,12 @@ inline void literal_query(const Sequence& s, int row, int head, float* out) {
     for (int d = 0; d < d_count; d++)
       o[d] = fma_f32(o[d], c, oi[d] * ci);
     m = next;
+  }
+  if (s.shape().sinks) {
+    const float z = s.sinks[size_t(head)], top = z > m ? z : m, c = exp_or_zero_f32(m - top);
+    l = fma_f32(l, c, exp_or_zero_f32(z - top));
+    for (float& x : o)
+      x *= c;
   }
   for (int d = 0; d < d_count; d++)
     out[d] = o[d] / l + 0.0f;

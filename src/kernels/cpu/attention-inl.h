@@ -182,6 +182,14 @@ INVAR_INLINE void combine(float* o, float* m, float* l, const float* part_o, flo
   }
 }
 
+// total = total + a score without a value, for one query.
+INVAR_INLINE void add_sink(float* o, float m, float* l, float sink, int head_dim) {
+  const float top = sink > m ? sink : m, c = exp_or_zero_f32(m - top);
+  *l = fma_f32(*l, c, exp_or_zero_f32(sink - top));
+  for (int d = 0; d < head_dim; d += 16)
+    store(o + d, mul(load(o + d), set1(c)));
+}
+
 // out = O / l + 0: the added +0 makes the sign of zero canonical.
 INVAR_INLINE void finish(const float* o, float l, int head_dim, float* out, uint8_t* fault) {
   Mask bad = first_n(0);
@@ -215,6 +223,10 @@ static void attend(const AttendArgs& args, int kv_head, int row_begin, int row_e
   }
   for (int i = 0; i < rows.queries; i++) {
     const int row = row_begin + i / rows.group;
+    if (args.sinks != nullptr) {
+      add_sink(rows.total.o + int64_t(i) * rows.padded, rows.total.m[i], &rows.total.l[i],
+               args.sinks[kv_head * rows.group + i % rows.group], rows.padded);
+    }
     finish(rows.total.o + int64_t(i) * rows.padded, rows.total.l[i], rows.head_dim,
            args.out + row * args.out_stride + int64_t(kv_head * rows.group + i % rows.group) * rows.head_dim,
            &args.faults[row]);
@@ -253,6 +265,7 @@ static void attend_combine(const AttendArgs& args, int kv_head, int row_begin, i
         const float* part = partial + (int64_t(split) * queries + i) * size;
         combine(o, &m, &l, part + d, part[head_dim], part[head_dim + 1], piece);
       }
+      if (args.sinks != nullptr) add_sink(o, m, &l, args.sinks[kv_head * group + i % group], kPiece);
       finish(o, l, piece, out + d, &args.faults[row]);
     }
   }

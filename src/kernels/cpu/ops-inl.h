@@ -56,6 +56,18 @@ static void gated_gelu(const float* gate, const float* up, int64_t n, float* out
   });
 }
 
+static void gated_clamped(const float* gate, const float* up, float alpha, float limit, int64_t n,
+                          float* out) {
+  const Vf a = set1(alpha), most = set1(limit);
+  for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {
+    Vf g = load_up_to(gate + i, k), u = load_up_to(up + i, k);
+    g = select(gt(g, most), most, g);
+    u = select(gt(u, most), most, select(lt(u, neg(most)), neg(most), u));
+    const Vf y = mul(mul(g, sigmoid(mul(g, a))), add(u, set1(1.0f)));
+    store_up_to(out + i, y, k);
+  });
+}
+
 static void scale_row(const float* x, float factor, int64_t n, float* out) {
   const Vf f = set1(factor);
   for_blocks(n, [=](int64_t i, int k) __attribute__((always_inline)) {

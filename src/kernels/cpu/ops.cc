@@ -14,6 +14,7 @@ void fill_ops(KernelTable& t) {
   t.layer_norm = layer_norm;
   t.gated_silu = gated_silu;
   t.gated_gelu = gated_gelu;
+  t.gated_clamped = gated_clamped;
   t.scale = scale_row;
   t.multiply = multiply_row;
   t.add_scaled = add_scaled_row;
