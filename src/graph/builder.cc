@@ -19,30 +19,46 @@ int32_t width_of(int64_t n) {
   return n <= std::numeric_limits<int32_t>::max() ? int32_t(n) : 0;
 }
 
+}  // namespace
+
 // A name that was declared before gives the same weight: tied heads need no special case in a family.
-WeightId declare(Graph& graph, Weight weight) {
-  for (size_t i = 0; i < graph.weights.size(); i++) {
-    const Weight& known = graph.weights[i];
-    if (known.name != weight.name) continue;
-    CHECK(known.kind == weight.kind && known.rows == weight.rows && known.cols == weight.cols);
-    return WeightId(i);
+WeightId GraphBuilder::declare(Weight weight) {
+  const auto [known, is_new] = by_name_.try_emplace(weight.name, WeightId(graph_.weights.size()));
+  if (is_new) {
+    graph_.weights.push_back(std::move(weight));
+  } else {
+    const Weight& w = graph_.weights[size_t(known->second)];
+    CHECK(w.kind == weight.kind && w.rows == weight.rows && w.cols == weight.cols);
   }
-  graph.weights.push_back(std::move(weight));
-  return WeightId(graph.weights.size() - 1);
+  return known->second;
+}
+
+namespace {
+
+Weight make_weight(std::string name, Weight::Kind kind, int64_t rows, int64_t cols, int rotary_heads,
+                   FusedPart part) {
+  Weight w{std::move(name),        kind,           rows,     cols, rotary_heads,
+           std::move(part.tensor), part.first_row, part.rows};
+  w.row_step = part.row_step;
+  w.experts = part.experts;
+  w.expert = part.expert;
+  w.transposed = part.transposed;
+  return w;
 }
 
 }  // namespace
 
 WeightId GraphBuilder::matrix(std::string name, int64_t rows, int64_t cols, int rotary_heads,
                               FusedPart part) {
-  return declare(graph_, {std::move(name), Weight::Kind::kMatrix, rows, cols, rotary_heads,
-                          std::move(part.tensor), part.first_row, part.rows});
+  return declare(
+      make_weight(std::move(name), Weight::Kind::kMatrix, rows, cols, rotary_heads, std::move(part)));
 }
 
-WeightId GraphBuilder::vector(std::string name, int64_t size, int rotary_heads, bool add_one) {
-  Weight weight{std::move(name), Weight::Kind::kVector, size, 1, rotary_heads};
+WeightId GraphBuilder::vector(std::string name, int64_t size, int rotary_heads, bool add_one,
+                              FusedPart part) {
+  Weight weight = make_weight(std::move(name), Weight::Kind::kVector, size, 1, rotary_heads, std::move(part));
   weight.add_one = add_one;
-  return declare(graph_, std::move(weight));
+  return declare(std::move(weight));
 }
 
 int GraphBuilder::rope(Rope rope) {
@@ -89,10 +105,11 @@ ValueId GraphBuilder::rotate(const std::string& site, ValueId x, int rope, int h
   return append(Op::kRope, site, {x}, value.width, value.rows, RopeAttr{rope, heads, head_dim});
 }
 
-ValueId GraphBuilder::attend(const std::string& site, ValueId q, ValueId k, ValueId v, AttendAttr attr) {
+ValueId GraphBuilder::attend(const std::string& site, ValueId q, ValueId k, ValueId v, AttendAttr attr,
+                             WeightId sinks) {
   attr.layer = at(graph_.kv_groups, attr.group).layers++;
   return append(Op::kAttend, site, {q, k, v}, width_of(int64_t{attr.heads} * attr.head_dim), Rows::kTokens,
-                attr);
+                attr, sinks);
 }
 
 ValueId GraphBuilder::borrow(const std::string& site, ValueId q, ValueId donor) {
@@ -159,6 +176,16 @@ ValueId GraphBuilder::columns(const std::string& site, ValueId x, int first, int
 
 ValueId GraphBuilder::softcap(const std::string& site, ValueId x, float cap) {
   return map(Op::kSoftcap, site, x, FactorAttr{cap});
+}
+
+ValueId GraphBuilder::experts(const std::string& site, std::vector<ValueId> in,
+                              std::vector<ExpertWeights> set, ExpertsAttr attr, WeightId scale,
+                              WeightId correction) {
+  CHECK(!in.empty());
+  const Value x = at(graph_.values, in[0]);
+  attr.set = int32_t(graph_.expert_sets.size());
+  graph_.expert_sets.push_back(std::move(set));
+  return append(Op::kExperts, site, std::move(in), x.width, x.rows, attr, scale, correction);
 }
 
 ValueId GraphBuilder::select_logit_rows(const std::string& site, ValueId x) {

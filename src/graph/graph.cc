@@ -42,6 +42,8 @@ const char* op_name(Op op) {
       return "columns";
     case Op::kSelectRows:
       return "select_rows";
+    case Op::kExperts:
+      return "experts";
   }
   return "?";
 }

@@ -15,6 +15,7 @@ namespace invar {
 using ValueId = int32_t;
 using WeightId = int32_t;
 inline constexpr int32_t kNone = -1;
+inline constexpr size_t kMaxExperts = 1024;  // of one layer
 
 enum class Op : uint8_t {
   // tokens[T] -> [T, width]; weight: [vocab, width]. A table with fewer rows gives row 0 for tokens beyond
@@ -25,8 +26,8 @@ enum class Op : uint8_t {
   kLinear,     // x -> x W^T (+ bias); weight: [out, in]
   kRope,       // rotates every head of x by its row's position
   // in: q, k, v; appends k, v to the KV group, reads what was written; out: [T, heads * head_dim]. in: q
-  // alone:
-  // reads what an earlier node wrote for that layer of the group.
+  // alone: reads what an earlier node wrote for that layer of the group. weight: a score per head that takes
+  // part in the softmax and has no value (a sink), or kNone.
   kAttend,
   kAdd,        // residual: in[0] + in[1]
   kGatedSilu,  // silu(in[0]) * in[1]
@@ -41,6 +42,11 @@ enum class Op : uint8_t {
   kSparsify,    // max(0, in[0] - its mean - factor * its standard deviation)
   kColumns,     // [rows, n] -> [rows, width]: the columns from `column` on
   kSelectRows,  // [T, n] -> [L, n]: the rows that want logits
+  // in: x [rows, hidden], router scores before any function [rows, experts], then, if there is one, what a
+  // shared expert makes of x and, if that has a gate, the gate before its sigmoid [rows, 1]. Out: what the
+  // chosen experts make of x, weighted and summed (docs/numerics.md, section 6). weight: a factor of each
+  // expert's weight; bias: added to the scores for the choice alone; both vectors [experts] or kNone.
+  kExperts,
 };
 const char* op_name(Op op);
 
@@ -62,11 +68,15 @@ struct Weight {
   // Heads whose rows rotate in pairs (q and k projections and their biases), else 0. Files of converters that
   // interleave the halves of such heads are brought back to the half layout when packed.
   int32_t rotary_heads = 0;
-  // Where the file keeps it in a larger matrix: rows from first_row on of the tensor `fused`, which has
-  // fused_rows.
+  // Where the file keeps it in a larger tensor: of `fused`, which has fused_rows, every row_step-th row from
+  // first_row on.
   std::string fused = {};
   int64_t first_row = 0, fused_rows = 0;
   bool add_one = false;  // vector: the file stores its elements less one
+  // `fused` is a stack of `experts` such tensors, and this is from number `expert`.
+  int32_t row_step = 1;
+  int32_t experts = 0, expert = 0;
+  bool transposed = false;  // matrix: the file has it as [in, out]
 
   const std::string& tensor() const { return fused.empty() ? name : fused; }
 };
@@ -93,7 +103,37 @@ struct FactorAttr {
 struct ColumnAttr {
   int32_t column;
 };
-using Attr = std::variant<std::monostate, NormAttr, RopeAttr, AttendAttr, FactorAttr, ColumnAttr>;
+
+// How router scores become the weights of the chosen experts.
+enum class Routing : uint8_t {
+  kSoftmax,          // of all scores; the highest are chosen
+  kSoftmaxOfChosen,  // of the highest scores alone
+  kSigmoid,          // of each score
+};
+enum class GatedUnit : uint8_t {
+  kSilu,         // silu(gate) * up
+  kGelu,         // gelu(gate) * up, the tanh form
+  kClampedSilu,  // g = min(gate, limit), u = up within +-limit: g * sigmoid(alpha * g) * (u + 1)
+};
+struct ExpertsAttr {
+  int32_t set;  // index into Graph::expert_sets
+  int32_t chosen;
+  Routing routing = Routing::kSoftmax;
+  bool renormalize = false;  // the weights are divided by their sum ...
+  float sum_floor = 0;       // ... plus this
+  float scale = 1;           // then multiplied by it
+  GatedUnit unit = GatedUnit::kSilu;
+  float alpha = 1, limit = 0;  // kClampedSilu
+};
+using Attr =
+    std::variant<std::monostate, NormAttr, RopeAttr, AttendAttr, FactorAttr, ColumnAttr, ExpertsAttr>;
+
+// One expert of a layer: down(unit(gate(x), up(x))). All experts of a set have the same shape, and the same
+// of its biases.
+struct ExpertWeights {
+  WeightId gate = kNone, up = kNone, down = kNone;
+  WeightId gate_bias = kNone, up_bias = kNone, down_bias = kNone;
+};
 
 struct Node {
   Op op;
@@ -131,6 +171,7 @@ struct Graph {
   std::vector<Weight> weights;
   std::vector<Rope> ropes;
   std::vector<KvGroup> kv_groups;
+  std::vector<std::vector<ExpertWeights>> expert_sets;
   ValueId logits = kNone;
   int32_t vocab = 0;
 

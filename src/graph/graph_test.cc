@@ -237,5 +237,45 @@ TEST(GraphText, has_one_line_per_node_with_shapes_and_weights) {
   EXPECT_THAT(text, HasSubstr("<- logits"));
 }
 
+// Two layers of experts; `change` breaks something before validation.
+Status validate_experts(const std::function<void(Graph&, Node&)>& change) {
+  GraphBuilder b;
+  const WeightId table = b.matrix("embed", kVocab, kHidden);
+  const ValueId x = b.embed("embed", table);
+  const ValueId scores = b.linear("router", x, b.matrix("router", 3, kHidden));
+  std::vector<ExpertWeights> set;
+  for (int e = 0; e < 3; e++) {
+    const std::string name = std::to_string(e);
+    const FusedPart part{"stack", 0, 6, 1, 3, e};
+    set.push_back({b.matrix("gate" + name, 6, kHidden, 0, part), b.matrix("up" + name, 6, kHidden),
+                   b.matrix("down" + name, kHidden, 6), kNone, kNone, b.vector("bias" + name, kHidden)});
+  }
+  const ValueId y = b.experts("experts", {x, scores}, set, {.set = 0, .chosen = 2});
+  const ValueId logits = b.linear("head", b.select_logit_rows("select", y), table);
+  Graph graph = std::move(b).finish(logits, kVocab).value();
+  change(graph, node_of(graph, "experts"));
+  return graph.validate();
+}
+
+TEST(GraphValidate, refuses_experts_that_do_not_fit) {
+  using Change = std::function<void(Graph&, Node&)>;
+  EXPECT_TRUE(validate_experts([](Graph&, Node&) {}).ok());
+  const auto attr = [](Node& node) -> ExpertsAttr& { return std::get<ExpertsAttr>(node.attr); };
+  for (const auto& [change, message] : std::initializer_list<std::pair<Change, const char*>>{
+           {[&](Graph&, Node& n) { attr(n).chosen = 4; }, "chooses 4 of 3 experts"},
+           {[&](Graph&, Node& n) { attr(n).chosen = 0; }, "chooses 0 of 3 experts"},
+           {[&](Graph&, Node& n) { attr(n).set = 1; }, "set of experts does not exist"},
+           {[&](Graph&, Node& n) { attr(n).unit = GatedUnit::kClampedSilu; }, "limit is not positive"},
+           {[&](Graph& g, Node&) { g.expert_sets[0][2].down_bias = kNone; }, "a bias that others lack"},
+           {[&](Graph& g, Node&) { g.expert_sets[0][1].up = g.expert_sets[0][1].down; }, "needs [6, 8]"},
+           {[&](Graph& g, Node&) { g.expert_sets[0].pop_back(); }, "widths 3 and 2 differ"},
+           {[&](Graph&, Node& n) { n.in.pop_back(); }, "needs 2 to 4"},
+           {[&](Graph& g, Node&) { g.weights[2].expert = 3; }, "stack that it is a part of is too small"},
+           {[&](Graph& g, Node&) { g.weights[2].row_step = 2; }, "not within the tensor"},
+       }) {
+    EXPECT_THAT(validate_experts(change).message(), HasSubstr(message));
+  }
+}
+
 }  // namespace
 }  // namespace invar

@@ -15,6 +15,18 @@ void append_weight(std::string& text, const Graph& graph, const char* what, Weig
   text += ']';
 }
 
+const char* routing_name(Routing routing) {
+  switch (routing) {
+    case Routing::kSoftmax:
+      return "softmax";
+    case Routing::kSoftmaxOfChosen:
+      return "softmax-of-chosen";
+    case Routing::kSigmoid:
+      return "sigmoid";
+  }
+  return "?";
+}
+
 std::string attr_text(const Attr& attr) {
   if (const auto* norm = std::get_if<NormAttr>(&attr)) {
     return norm->head_dim == 0 ? fmt::format(" eps={}", norm->eps)
@@ -30,6 +42,11 @@ std::string attr_text(const Attr& attr) {
   }
   if (const auto* factor = std::get_if<FactorAttr>(&attr)) return fmt::format(" factor={}", factor->factor);
   if (const auto* column = std::get_if<ColumnAttr>(&attr)) return fmt::format(" column={}", column->column);
+  if (const auto* experts = std::get_if<ExpertsAttr>(&attr)) {
+    return fmt::format(" chosen={} routing={}{}{}", experts->chosen, routing_name(experts->routing),
+                       experts->renormalize ? " renormalized" : "",
+                       experts->scale == 1 ? "" : fmt::format(" scale={}", experts->scale));
+  }
   return {};
 }
 
@@ -62,6 +79,12 @@ std::string graph_text(const Graph& graph) {
     fmt::format_to(out, ")  {}{}", node.site, attr_text(node.attr));
     append_weight(text, graph, "weight", node.weight);
     append_weight(text, graph, "bias", node.bias);
+    if (const auto* attr = std::get_if<ExpertsAttr>(&node.attr)) {
+      const auto& set = graph.expert_sets.at(size_t(attr->set));
+      fmt::format_to(out, " experts={}", set.size());
+      append_weight(text, graph, "first.gate", set.front().gate);
+      append_weight(text, graph, "first.down", set.front().down);
+    }
     text += node.out == graph.logits ? "  <- logits\n" : "\n";
   }
   return text;

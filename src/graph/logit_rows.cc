@@ -23,6 +23,7 @@ bool is_row_wise(Op op) {
     case Op::kMatchRms:
     case Op::kSparsify:
     case Op::kColumns:
+    case Op::kExperts:
       return true;
     case Op::kEmbed:
     case Op::kRope:

@@ -48,10 +48,18 @@ class Validator {
       if (w.rotary_heads < 0 || (w.rotary_heads > 0 && w.rows % (2 * int64_t{w.rotary_heads}) != 0)) {
         return bad("its rows are not whole pairs of every rotary head");
       }
-      if (!w.fused.empty() && (w.kind != Weight::Kind::kMatrix || w.first_row < 0 ||
-                               w.first_row > w.fused_rows || w.rows > w.fused_rows - w.first_row)) {
+      if (w.row_step < 1) return bad("its rows do not ascend");
+      const int64_t past_first = w.fused_rows - w.first_row;  // its rows and those between them
+      if (!w.fused.empty() &&
+          (w.first_row < 0 || past_first < 1 || w.rows - 1 > (past_first - 1) / w.row_step)) {
         return bad("its rows are not within the tensor that it is a part of");
       }
+      if (w.expert < 0 || w.expert > w.experts || (w.experts > 0 && w.expert == w.experts)) {
+        return bad("the stack that it is a part of is too small");
+      }
+      if ((w.experts > 0 || w.row_step > 1) && w.fused.empty()) return bad("it is a part of nothing");
+      if (w.transposed && w.kind != Weight::Kind::kMatrix) return bad("a transposed vector");
+      if (w.rotary_heads > 0 && (w.transposed || w.row_step > 1)) return bad("its rows are reordered twice");
     }
     for (size_t r = 0; r < graph_.ropes.size(); r++) {
       const Rope& rope = graph_.ropes[r];
@@ -123,6 +131,8 @@ class Validator {
         return check_columns(node);
       case Op::kSelectRows:
         return check_select(node);
+      case Op::kExperts:
+        return check_experts(node);
     }
     return error(node, "unknown op");
   }
@@ -235,6 +245,9 @@ class Validator {
     for (size_t i = 1; i < node.in.size(); i++)
       RETURN_IF_ERROR(check_same(node, in(node, i), kv));
     if (!(attr->softcap >= 0)) return error(node, "softcap is negative or NaN");
+    if (node.weight != kNone) {
+      RETURN_IF_ERROR(check_weight(node, node.weight, Weight::Kind::kVector, attr->heads, 1));
+    }
     return check_same(node, out(node), q);
   }
 
@@ -291,6 +304,58 @@ class Validator {
       return error(node, "must turn token rows into logit rows");
     }
     if (in(node, 0).width != out(node).width) return error(node, "changes the width");
+    return {};
+  }
+
+  Status check_expert(const Node& node, const ExpertWeights& expert, const ExpertWeights& first) const {
+    const auto known = [&](WeightId id) { return id >= 0 && size_t(id) < graph_.weights.size(); };
+    if (!known(first.gate)) return error(node, "its first expert has no gate");
+    const int64_t ffn = graph_.weights[first.gate].rows, hidden = out(node).width;
+    RETURN_IF_ERROR(check_weight(node, expert.gate, Weight::Kind::kMatrix, ffn, hidden));
+    RETURN_IF_ERROR(check_weight(node, expert.up, Weight::Kind::kMatrix, ffn, hidden));
+    RETURN_IF_ERROR(check_weight(node, expert.down, Weight::Kind::kMatrix, hidden, ffn));
+    for (const auto bias : {&ExpertWeights::gate_bias, &ExpertWeights::up_bias, &ExpertWeights::down_bias}) {
+      if ((expert.*bias == kNone) != (first.*bias == kNone)) {
+        return error(node, "some of its experts have a bias that others lack");
+      }
+      if (expert.*bias == kNone) continue;
+      const int64_t size = bias == &ExpertWeights::down_bias ? hidden : ffn;
+      RETURN_IF_ERROR(check_weight(node, expert.*bias, Weight::Kind::kVector, size, 1));
+    }
+    return {};
+  }
+
+  Status check_experts(const Node& node) const {
+    if (node.in.size() < 2 || node.in.size() > 4) {
+      return error(node, fmt::format("{} inputs, needs 2 to 4", node.in.size()));
+    }
+    const auto* attr = std::get_if<ExpertsAttr>(&node.attr);
+    if (attr == nullptr) return error(node, "ExpertsAttr is missing");
+    if (attr->set < 0 || size_t(attr->set) >= graph_.expert_sets.size()) {
+      return error(node, "its set of experts does not exist");
+    }
+    const std::vector<ExpertWeights>& set = graph_.expert_sets[attr->set];
+    if (set.empty() || set.size() > kMaxExperts) return error(node, fmt::format("{} experts", set.size()));
+    const int32_t experts = int32_t(set.size());
+    if (attr->chosen < 1 || attr->chosen > experts) {
+      return error(node, fmt::format("chooses {} of {} experts", attr->chosen, experts));
+    }
+    if (!std::isfinite(attr->scale) || !std::isfinite(attr->alpha) || !(attr->sum_floor >= 0)) {
+      return error(node, "scale, alpha or sum_floor is not a fit number");
+    }
+    if (attr->unit == GatedUnit::kClampedSilu && !(attr->limit > 0)) {
+      return error(node, "its limit is not positive");
+    }
+    RETURN_IF_ERROR(check_same(node, in(node, 0), out(node)));
+    RETURN_IF_ERROR(check_same(node, in(node, 1), {experts, out(node).rows}));
+    if (node.in.size() > 2) RETURN_IF_ERROR(check_same(node, in(node, 2), out(node)));
+    if (node.in.size() > 3) RETURN_IF_ERROR(check_same(node, in(node, 3), {1, out(node).rows}));
+    for (const WeightId vector : {node.weight, node.bias}) {
+      if (vector == kNone) continue;
+      RETURN_IF_ERROR(check_weight(node, vector, Weight::Kind::kVector, experts, 1));
+    }
+    for (const ExpertWeights& expert : set)
+      RETURN_IF_ERROR(check_expert(node, expert, set.front()));
     return {};
   }
 

@@ -114,7 +114,8 @@ AttendArgs attend_args(const AttendPhase& phase, const AttendJob& job, int worke
           .kv = &sequence.kv[phase.attr.group],
           .layer = phase.attr.layer,
           .faults = step.workers[worker].faults + row,
-          .softcap = phase.attr.softcap};
+          .softcap = phase.attr.softcap,
+          .sinks = phase.sinks};
 }
 
 void run_task(const AttendPhase& phase, const AttendJob& job, int64_t task, int worker, StepState& step) {

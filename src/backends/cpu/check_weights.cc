@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
 
 namespace invar {
@@ -32,6 +33,12 @@ Status check_weights(const Graph& graph, const WeightSet& weights) {
                                      want.name, have.form->name, have.cols));
     }
     CHECK(reinterpret_cast<uintptr_t>(have.data) % 64 == 0);
+  }
+  for (const Node& node : graph.nodes) {
+    if (node.op != Op::kAttend || node.weight == kNone) continue;
+    for (const float sink : weights.vectors[size_t(node.weight)])
+      if (!std::isfinite(sink))
+        return corrupt(fmt::format("weight '{}' holds {}", graph.weights[size_t(node.weight)].name, sink));
   }
   return {};
 }

@@ -11,6 +11,12 @@ CostModel cost_model(std::string_view isa) {
   return {6, 2, 2, 0.5};
 }
 
+double ns_per_tile(const PackedMatrix& w, int64_t rows, const CostModel& cost) {
+  const double macs = double(rows) * kTileRows * double(w.cols);
+  const double compute = macs / (is_float(*w.form) ? cost.float_macs_per_ns : cost.quantized_macs_per_ns);
+  return std::max(compute, double(w.tile_size()) / cost.bytes_per_ns);
+}
+
 int64_t units_per_task(int64_t units, double unit_ns, int threads) {
   if (threads == 1 && double(units) * unit_ns <= kMaxTaskNs) return units;
   if (double(units) * unit_ns <= kSerialNs) return units;

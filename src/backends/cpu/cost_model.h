@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tensor/packed.h"
+
 namespace invar {
 
 struct CostModel {
@@ -21,6 +23,9 @@ inline constexpr double kTaskNs = 30'000;  // aim: long against a claim, short a
 inline constexpr double kMaxTaskNs = 100'000;
 inline constexpr double kSerialNs = 3'000;  // less than this is not worth waking anybody
 inline constexpr int kTasksPerThread = 4;   // at least, where the phase is long enough: evens out the finish
+
+// One tile of a matrix, for some rows: its dot products, or its way from memory.
+double ns_per_tile(const PackedMatrix& w, int64_t rows, const CostModel& cost);
 
 // How many of `units` equal pieces of `unit_ns` make one task.
 int64_t units_per_task(int64_t units, double unit_ns, int threads);

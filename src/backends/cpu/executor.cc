@@ -46,6 +46,12 @@ Status CpuExecutable::allocate() {
   int32_t kv_heads = 0;
   size_t attend_bytes = 0;
   for (const Phase& phase : plan_.phases) {
+    if (const auto* experts = std::get_if<ExpertsPhase>(&phase)) {
+      const size_t count = experts->experts.size();
+      const size_t pairs = max_tokens * size_t(experts->router.attr.chosen);
+      step_.expert_first.resize(std::max(step_.expert_first.size(), count + 1));
+      step_.expert_jobs.reserve(count + pairs / size_t(kMinExpertRows));
+    }
     const auto* attend = std::get_if<AttendPhase>(&phase);
     if (attend == nullptr) continue;
     const AttendAttr& attr = attend->attr;
@@ -135,7 +141,8 @@ StepOutputs CpuExecutable::run(const StepInputs& inputs) {
   for (size_t p = 0; !inputs.tokens.empty() && p < plan_.phases.size(); p++) {
     std::visit(Overloaded{[&](const RowPhase& phase) { run_row_phase(phase, step_); },
                           [&](const LinearPhase& phase) { run_linear_phase(phase, step_); },
-                          [&](const AttendPhase& phase) { run_attend_phase(phase, step_); }},
+                          [&](const AttendPhase& phase) { run_attend_phase(phase, step_); },
+                          [&](const ExpertsPhase& phase) { run_experts_phase(phase, step_); }},
                plan_.phases[p]);
   }
   merge_faults();

@@ -220,7 +220,8 @@ TEST(Executor, equals_the_interpreter_where_the_context_is_split) {
                             .head_dim = 16,
                             .rope_dim = 16,
                             .ffn = 32,
-                            .vocab = 40};
+                            .vocab = 40,
+                            .sinks = seed == 2};
     const Model model = test::make_model(shape, rng, &kv_codecs()[seed % kv_codecs().size()]);
     expect_equal_to_interpreter(model, make_prompts(model, {600, 300, 40}, rng), seed);
   }

@@ -16,12 +16,6 @@ struct Cut {
   int64_t tile_blocks;
 };
 
-double ns_per_tile(const PackedMatrix& w, int64_t rows, const CostModel& cost) {
-  const double macs = double(rows) * kTileRows * double(w.cols);
-  const double compute = macs / (is_float(*w.form) ? cost.float_macs_per_ns : cost.quantized_macs_per_ns);
-  return std::max(compute, double(w.tile_size()) / cost.bytes_per_ns);
-}
-
 // Mean over the phase.
 double ns_per_tile(const LinearPhase& phase, int64_t rows, const CostModel& cost) {
   double ns = 0;

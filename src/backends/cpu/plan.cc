@@ -29,7 +29,7 @@ class Planner {
   Planner(const Graph& graph, const WeightSet& weights, const ExecutableLimits& limits)
       : graph_(graph), weights_(weights), limits_(limits), planned_(make_plan_items(graph, weights)) {
     const size_t values = graph.values.size();
-    buffers_.resize(2 * values + graph.ropes.size());
+    buffers_.resize(2 * values + graph.ropes.size() + graph.expert_sets.size());
     for (size_t v = 0; v < values; v++) {
       const Value& value = graph.values[v];
       buffers_[v].rows = buffers_[values + v].rows = value.rows;
@@ -38,6 +38,12 @@ class Planner {
     }
     for (size_t r = 0; r < graph.ropes.size(); r++) {
       buffers_[2 * values + r].row_bytes = round_up(size_t(graph.ropes[r].dim) * sizeof(float), 64);
+    }
+    for (const Node& node : graph.nodes) {
+      if (node.op != Op::kExperts) continue;
+      PlannedBuffer& b = buffers_[experts_buffer(graph, std::get<ExpertsAttr>(node.attr).set)];
+      b.rows = graph.values[node.out].rows;
+      experts_memory(node, &b.row_bytes);
     }
   }
 
@@ -137,10 +143,13 @@ class Planner {
         }
         case PlanItem::Type::kAttend: {
           const Node& n = graph_.nodes[first.node];
-          phases.emplace_back(
-              AttendPhase{value_ref(n.in[0]), value_ref(n.out), std::get<AttendAttr>(n.attr)});
+          phases.emplace_back(AttendPhase{value_ref(n.in[0]), value_ref(n.out), std::get<AttendAttr>(n.attr),
+                                          vector_of(n.weight)});
           break;
         }
+        case PlanItem::Type::kExperts:
+          phases.emplace_back(emit_experts(graph_.nodes[first.node]));
+          break;
       }
     }
     return phases;
@@ -198,8 +207,66 @@ class Planner {
     return op;
   }
 
-  const float* bias_of(const Node& n) const {
-    return n.bias == kNone ? nullptr : weights_.vectors[n.bias].data();
+  const float* vector_of(WeightId id) const { return id == kNone ? nullptr : weights_.vectors[id].data(); }
+  const float* bias_of(const Node& n) const { return vector_of(n.bias); }
+
+  // Every array is a whole number of lines per row, so that offsets for all rows are aligned. *row_bytes: of
+  // all of them for one row.
+  ExpertsMemory experts_memory(const Node& n, size_t* row_bytes) const {
+    const auto& attr = std::get<ExpertsAttr>(n.attr);
+    const auto& set = graph_.expert_sets[attr.set];
+    const ExpertForms forms = expert_forms(set, weights_);
+    const Value& out = graph_.values[n.out];
+    const int64_t ffn = graph_.weights[set.front().gate].rows;
+    const size_t most_rows = size_t(out.rows == Rows::kTokens ? limits_.max_tokens : limits_.max_logit_rows);
+    const size_t chosen = size_t(attr.chosen);
+    size_t used = 0;
+    const auto take = [&](size_t bytes_per_row) {
+      return std::exchange(used, used + round_up(bytes_per_row, 64)) * most_rows;
+    };
+    const auto float_bytes = [](int64_t width) { return round_up(size_t(width) * sizeof(float), 64); };
+    ExpertsMemory m;
+    for (size_t* array : {&m.ids, &m.weights, &m.place, &m.pair_at})
+      *array = take(chosen * 4);
+    m.act_stride = float_bytes(ffn);
+    m.act = take(chosen * m.act_stride);
+    if (forms.quantized_down) {
+      m.act_q_stride = quantized_row_bytes(ffn);
+      m.act_q = take(chosen * m.act_q_stride);
+    }
+    m.y_stride = float_bytes(out.width);
+    if (forms.float_in) m.x_stride = m.y_stride;
+    if (forms.quantized_in) m.q_stride = quantized_row_bytes(out.width);
+    m.y = take(chosen * std::max(m.y_stride, m.x_stride + m.q_stride));
+    m.x = m.y;
+    m.q = m.x + chosen * m.x_stride * most_rows;
+    *row_bytes = used;
+    return m;
+  }
+
+  ExpertsPhase emit_experts(const Node& n) const {
+    const auto& attr = std::get<ExpertsAttr>(n.attr);
+    const auto& set = graph_.expert_sets[attr.set];
+    ExpertsPhase phase{.rows = graph_.values[n.out].rows,
+                       .x = value_ref(n.in[0]),
+                       .q = buffers_[quantized_buffer(graph_, n.in[0])].ref,
+                       .scores = value_ref(n.in[1]),
+                       .out = value_ref(n.out),
+                       .router = {attr, int32_t(set.size()), bias_of(n), vector_of(n.weight)},
+                       .experts = {},
+                       .hidden = graph_.values[n.out].width,
+                       .ffn = int32_t(graph_.weights[set.front().gate].rows),
+                       .scratch = buffers_[experts_buffer(graph_, attr.set)].ref};
+    if (n.in.size() > 2) phase.shared = value_ref(n.in[2]);
+    if (n.in.size() > 3) phase.shared_gate = value_ref(n.in[3]);
+    for (const ExpertWeights& e : set) {
+      phase.experts.push_back({&weights_.matrices[e.gate], &weights_.matrices[e.up],
+                               &weights_.matrices[e.down], vector_of(e.gate_bias), vector_of(e.up_bias),
+                               vector_of(e.down_bias)});
+    }
+    size_t row_bytes = 0;
+    phase.memory = experts_memory(n, &row_bytes);
+    return phase;
   }
 
   void emit_linear(const PlanItem& item, LinearPhase& phase) const {

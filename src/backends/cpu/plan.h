@@ -4,14 +4,16 @@
 // block.
 //
 // Row ops go through a row one after another (row by row, in parallel over rows); linear nodes with the same
-// input are one phase over the concatenation of their tiles; an attention node is one phase. A phase reads
-// only what earlier phases wrote, row ops also what an earlier op of the same phase wrote for the same row.
+// input are one phase over the concatenation of their tiles; an attention node is one phase, and so is a
+// mixture of experts, with its scratch for the case that all rows choose other experts. A phase reads only
+// what earlier phases wrote, row ops also what an earlier op of the same phase wrote for the same row.
 
 #include <cstdint>
 #include <variant>
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/cpu/routing.h"
 #include "base/status.h"
 #include "graph/graph.h"
 #include "graph/weight_set.h"
@@ -93,9 +95,36 @@ struct LinearPhase {
 struct AttendPhase {
   RowsRef q, out;
   AttendAttr attr{};
+  const float* sinks = nullptr;  // [heads] or nullptr
 };
 
-using Phase = std::variant<RowPhase, LinearPhase, AttendPhase>;
+struct ExpertRefs {
+  const PackedMatrix *gate = nullptr, *up = nullptr, *down = nullptr;
+  const float *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;  // or nullptr
+};
+
+// Arrays of an experts phase in its scratch, for the most rows of a step: offsets and strides in bytes. A
+// stride of 0: the form is not needed. y lies over x and q, which nobody reads any more.
+struct ExpertsMemory {
+  size_t ids = 0, weights = 0, place = 0, pair_at = 0;
+  size_t x = 0, x_stride = 0, q = 0, q_stride = 0;
+  size_t act = 0, act_stride = 0, act_q = 0, act_q_stride = 0;
+  size_t y = 0, y_stride = 0;
+};
+
+struct ExpertsPhase {
+  Rows rows = Rows::kTokens;
+  RowsRef x;  // fp32 rows, where a gate or up matrix is in a float form
+  RowsRef q;  // quantized rows, where one is quantized
+  RowsRef scores, shared, shared_gate, out;
+  Router router;
+  std::vector<ExpertRefs> experts;
+  int32_t hidden = 0, ffn = 0;
+  RowsRef scratch;
+  ExpertsMemory memory;
+};
+
+using Phase = std::variant<RowPhase, LinearPhase, AttendPhase, ExpertsPhase>;
 
 struct StepPlan {
   std::vector<Phase> phases;

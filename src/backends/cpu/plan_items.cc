@@ -87,6 +87,9 @@ class ItemMaker {
         case Op::kAttend:
           add_attend(node);
           break;
+        case Op::kExperts:
+          add_experts(node);
+          break;
         case Op::kLinear:
           add_linear(node, {node});
           break;
@@ -101,6 +104,10 @@ class ItemMaker {
           break;
       }
     }
+    check_logits();
+  }
+
+  void check_logits() {
     const Op last = graph_.nodes[fusions_.producer[graph_.logits]].op;
     if (last != Op::kLinear) {
       items_.push_back({.type = PlanItem::Type::kRow,
@@ -163,6 +170,24 @@ class ItemMaker {
     attend.writes = {value_buffer_[n.out]};
     finish_value(node, attend.level, false);
     items_.push_back(std::move(attend));
+  }
+
+  void add_experts(int32_t node) {
+    const Node& n = graph_.nodes[node];
+    const int32_t set = std::get<ExpertsAttr>(n.attr).set;
+    const ExpertForms forms = expert_forms(graph_.expert_sets[set], weights_);
+    PlanItem item{.type = PlanItem::Type::kExperts, .rows = graph_.values[n.out].rows, .node = node};
+    if (forms.quantized_in) {
+      item.level = quantize(n.in[0]) + 1;
+      item.reads.push_back(quantized_buffer(graph_, n.in[0]));
+    }
+    for (size_t i = forms.float_in ? 0 : 1; i < n.in.size(); i++) {
+      item.level = std::max(item.level, level_[n.in[i]] + 1);
+      item.reads.push_back(value_buffer_[n.in[i]]);
+    }
+    item.writes = {value_buffer_[n.out], experts_buffer(graph_, set)};
+    finish_value(node, item.level, false);
+    items_.push_back(std::move(item));
   }
 
   void add_element_wise(int32_t node, RowOp::Kind kind) {
@@ -235,6 +260,17 @@ class ItemMaker {
 };
 
 }  // namespace
+
+ExpertForms expert_forms(const std::vector<ExpertWeights>& set, const WeightSet& weights) {
+  ExpertForms forms;
+  const auto floats = [&](WeightId id) { return is_float(*weights.matrices[id].form); };
+  for (const ExpertWeights& expert : set) {
+    for (const WeightId id : {expert.gate, expert.up})
+      (floats(id) ? forms.float_in : forms.quantized_in) = true;
+    forms.quantized_down |= !floats(expert.down);
+  }
+  return forms;
+}
 
 PlanItems make_plan_items(const Graph& graph, const WeightSet& weights) {
   return ItemMaker(graph, weights).run();

@@ -12,7 +12,7 @@ namespace invar {
 
 // Work that lands in a phase: nodes, and what the backend adds to them.
 struct PlanItem {
-  enum class Type : uint8_t { kRow, kLinear, kAttend };
+  enum class Type : uint8_t { kRow, kLinear, kAttend, kExperts };
   Type type;
   RowOp::Kind row_op{};  // kRow
   Rows rows;
@@ -23,7 +23,8 @@ struct PlanItem {
   std::vector<int32_t> reads, writes;  // buffers
 };
 
-// Buffers are numbered: fp32 rows [values], quantized rows [values], rope tables [ropes].
+// Buffers are numbered: fp32 rows [values], quantized rows [values], rope tables [ropes], scratch of experts
+// [sets].
 struct PlanItems {
   std::vector<PlanItem> items;
   std::vector<int32_t> value_buffer;  // [values]: the fp32 buffer; results made in place share one
@@ -35,6 +36,15 @@ inline int32_t quantized_buffer(const Graph& graph, ValueId v) {
 inline int32_t rope_buffer(const Graph& graph, int32_t rope) {
   return int32_t(2 * graph.values.size()) + rope;
 }
+inline int32_t experts_buffer(const Graph& graph, int32_t set) {
+  return int32_t(2 * graph.values.size() + graph.ropes.size()) + set;
+}
+
+// Which forms the matrices of a set have.
+struct ExpertForms {
+  bool float_in = false, quantized_in = false, quantized_down = false;
+};
+ExpertForms expert_forms(const std::vector<ExpertWeights>& set, const WeightSet& weights);
 
 PlanItems make_plan_items(const Graph& graph, const WeightSet& weights);
 

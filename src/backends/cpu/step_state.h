@@ -17,8 +17,9 @@
 
 namespace invar {
 
-inline constexpr int32_t kAttendRows = 16;    // most rows of one attention task
-inline constexpr int64_t kGateFloats = 8192;  // gate values of one task, and as many up values
+inline constexpr int32_t kAttendRows = 16;     // most rows of one attention task
+inline constexpr int64_t kGateFloats = 8192;   // gate values of one task, and as many up values
+inline constexpr int64_t kMinExpertRows = 32;  // of one expert that a task takes, if there are as many
 inline constexpr int64_t kPartialFloats = int64_t{1}
                                           << 19;  // partial results of split attention, all tasks of a phase
 
@@ -43,6 +44,15 @@ struct AttendJob {
   int64_t first_partial;  // floats
 };
 
+// Rows of one expert, and their times: of each tile, and of all jobs before. Estimates.
+struct ExpertJob {
+  int32_t expert;
+  int32_t first_place;  // among the pairs, which lie expert by expert
+  int32_t rows;
+  int64_t tile_ns;
+  int64_t first_ns;
+};
+
 struct StepState {
   const KernelTable& kernels;
   ThreadPool& pool;
@@ -59,6 +69,9 @@ struct StepState {
   float* partials = nullptr;    // [kPartialFloats]
   std::unique_ptr<std::atomic<int32_t>[]>
       pending;  // [max_tokens * most KV heads]: splits of a (job, KV head)
+
+  std::vector<int32_t> expert_first;   // [most experts + 1]: first place of each
+  std::vector<ExpertJob> expert_jobs;  // capacity for the most
 
   int32_t count(Rows rows) const {
     return int32_t(rows == Rows::kTokens ? inputs.tokens.size() : inputs.logit_rows.size());
@@ -79,5 +92,6 @@ struct StepState {
 void run_row_phase(const RowPhase& phase, StepState& step);
 void run_linear_phase(const LinearPhase& phase, StepState& step);
 void run_attend_phase(const AttendPhase& phase, StepState& step);
+void run_experts_phase(const ExpertsPhase& phase, StepState& step);
 
 }  // namespace invar

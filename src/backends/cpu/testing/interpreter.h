@@ -101,9 +101,89 @@ class Interpreter {
         return rotate(out.data(), attr.heads, attr.head_dim, rope.dim, cos.data(), sin.data());
       }
       case Op::kAttend:
-        return attend(std::get<AttendAttr>(node.attr), position, kv, in(0),
+        return attend(std::get<AttendAttr>(node.attr), vector(node.weight), position, kv, in(0),
                       node.in.size() > 1 ? in(1) : nullptr, node.in.size() > 1 ? in(2) : nullptr, out, fault);
+      case Op::kExperts:
+        return experts(node, out, fault);
     }
+  }
+
+  // The unchosen expert with the highest key, the lowest id on ties.
+  static int32_t best(const std::vector<float>& keys, const std::vector<bool>& taken) {
+    int32_t id = -1;
+    for (int32_t e = 0; e < int32_t(keys.size()); e++)
+      if (!taken[size_t(e)] && (id < 0 || keys[size_t(e)] > keys[size_t(id)])) id = e;
+    return id;
+  }
+
+  void experts(const Node& node, std::vector<float>& out, uint8_t* fault) {
+    const auto& attr = std::get<ExpertsAttr>(node.attr);
+    const std::vector<ExpertWeights>& set = model_.graph.expert_sets[attr.set];
+    const std::vector<float>&x = values_[node.in[0]], &scores = values_[node.in[1]];
+    const size_t count = set.size();
+    if (!k_.rows.all_finite(scores.data(), int64_t(count))) *fault = 1;
+    std::vector<float> p = scores, keys = scores;
+    if (attr.routing == Routing::kSoftmax) k_.rows.softmax(scores.data(), int64_t(count), p.data());
+    if (attr.routing == Routing::kSigmoid)
+      k_.unary[size_t(Unary::kSigmoid)](scores.data(), int64_t(count), p.data());
+    if (const float* correction = vector(node.bias))
+      for (size_t e = 0; e < count; e++)
+        keys[e] = p[e] + correction[e];
+    std::vector<bool> taken(count);
+    std::vector<int32_t> ids;
+    std::vector<float> chosen;
+    for (int32_t i = 0; i < attr.chosen; i++) {
+      ids.push_back(best(keys, taken));
+      taken[size_t(ids.back())] = true;
+      chosen.push_back(p[size_t(ids.back())]);
+    }
+    if (attr.routing == Routing::kSoftmaxOfChosen) k_.rows.softmax(chosen.data(), attr.chosen, chosen.data());
+    float sum = 0;
+    for (const float w : chosen)
+      sum += w;
+    sum += attr.sum_floor;
+    std::vector<float> weights(count);  // 0: not chosen
+    std::vector<bool> done(count, true);
+    for (size_t i = 0; i < ids.size(); i++) {
+      float w = attr.renormalize ? chosen[i] / sum : chosen[i];
+      w *= attr.scale;
+      if (const float* scale = vector(node.weight)) w *= scale[ids[i]];
+      weights[size_t(ids[i])] = w;
+      done[size_t(ids[i])] = false;
+    }
+    for (size_t i = 0; i < ids.size(); i++) {
+      const int32_t e = best(weights, done);
+      done[size_t(e)] = true;
+      const std::vector<float> y = expert(set[size_t(e)], attr, x, fault);
+      k_.add_scaled(out.data(), y.data(), weights[size_t(e)], int64_t(out.size()), out.data());
+    }
+    if (node.in.size() < 3) return;
+    const float* shared = values_[node.in[2]].data();
+    if (node.in.size() == 3) return k_.add(out.data(), shared, int64_t(out.size()), out.data());
+    float gate = 0;
+    k_.unary[size_t(Unary::kSigmoid)](values_[node.in[3]].data(), 1, &gate);
+    k_.add_scaled(out.data(), shared, gate, int64_t(out.size()), out.data());
+  }
+
+  std::vector<float> expert(const ExpertWeights& e, const ExpertsAttr& attr, const std::vector<float>& x,
+                            uint8_t* fault) {
+    const int64_t ffn = matrix(e.gate).rows;
+    std::vector<float> gate(size_t(ffn), 0.0f), up = gate, y(x.size());
+    linear(matrix(e.gate), vector(e.gate_bias), x.data(), gate.data(), fault);
+    linear(matrix(e.up), vector(e.up_bias), x.data(), up.data(), fault);
+    switch (attr.unit) {
+      case GatedUnit::kSilu:
+        k_.gated_silu(gate.data(), up.data(), ffn, gate.data());
+        break;
+      case GatedUnit::kGelu:
+        k_.gated_gelu(gate.data(), up.data(), ffn, gate.data());
+        break;
+      case GatedUnit::kClampedSilu:
+        k_.gated_clamped(gate.data(), up.data(), attr.alpha, attr.limit, ffn, gate.data());
+        break;
+    }
+    linear(matrix(e.down), vector(e.down_bias), gate.data(), y.data(), fault);
+    return y;
   }
 
   void linear(const PackedMatrix& w, const float* bias, const float* x, float* y, uint8_t* fault) {
@@ -113,15 +193,15 @@ class Interpreter {
     k_.linear(w, 0, tile_count(w.rows), in, {y, w.rows, bias, false});
   }
 
-  void attend(const AttendAttr& attr, int32_t position, std::span<const KvView> views, const float* q,
-              const float* k, const float* v, std::vector<float>& out, uint8_t* fault) {
+  void attend(const AttendAttr& attr, const float* sinks, int32_t position, std::span<const KvView> views,
+              const float* q, const float* k, const float* v, std::vector<float>& out, uint8_t* fault) {
     const KvView& kv = views[attr.group];
     const int codec = kv.layout->codec->index;
     if (k != nullptr) k_.kv_write[codec](kv, attr.layer, position, k, v, fault);
     Buffer scratch(k_.attend_scratch(1, attr.heads / attr.kv_heads, attr.head_dim));
     const int64_t n = int64_t(out.size());
-    const AttendArgs args{q,          n,          out.data(), n,          1,     position,
-                          attr.heads, attr.scale, &kv,        attr.layer, fault, attr.softcap};
+    const AttendArgs args{q,          n,     out.data(),   n,    1, position, attr.heads, attr.scale, &kv,
+                          attr.layer, fault, attr.softcap, sinks};
     for (int head = 0; head < attr.kv_heads; head++)
       k_.attend[codec](args, head, 0, 1, scratch.data());
   }

@@ -141,9 +141,27 @@ inline void make_weights(Rng& rng, Model& model) {
 struct Shape {
   int layers, hidden, heads, kv_heads, head_dim, rope_dim, ffn, vocab;
   bool tied, biases, qk_norm, skip_some_ropes, post_norm, parallel, late_residual, odd_logits;
-  bool gelu, plain_mlp, layer_norm, softcap, multipliers, adjacent, long_rope;
+  bool gelu, plain_mlp, layer_norm, softcap, multipliers, adjacent, long_rope, sinks;
   bool per_layer, streams, borrow, two_groups;
+  int experts, chosen;  // 0: one dense network
+  ExpertsAttr routing;
+  bool shared, shared_gate, corrected, expert_scale;
 };
+
+inline void add_random_experts(Rng& rng, Shape& s) {
+  const auto sometimes = [&](int one_in) { return rng() % unsigned(one_in) == 0; };
+  s.experts = pick(rng, 2, 9);
+  s.chosen = pick(rng, 1, std::min(s.experts, 4));
+  s.routing.routing = Routing(rng() % 3);
+  s.routing.unit = GatedUnit(rng() % 3);
+  s.routing.alpha = 1.702f, s.routing.limit = 0.7f;
+  s.routing.renormalize = sometimes(2);
+  s.routing.sum_floor = sometimes(2) ? 1e-20f : 0;
+  s.routing.scale = sometimes(2) ? 1.5f : 1;
+  s.shared = sometimes(2), s.shared_gate = s.shared && sometimes(2);
+  s.corrected = s.routing.routing != Routing::kSoftmaxOfChosen && sometimes(2);
+  s.expert_scale = sometimes(3);
+}
 
 inline Shape random_shape(Rng& rng) {
   Shape s{};
@@ -164,6 +182,8 @@ inline Shape random_shape(Rng& rng) {
   s.gelu = sometimes(3), s.plain_mlp = sometimes(6), s.layer_norm = sometimes(5), s.softcap = sometimes(4);
   s.multipliers = sometimes(4), s.adjacent = sometimes(4), s.long_rope = sometimes(3);
   s.per_layer = sometimes(4), s.streams = sometimes(4), s.borrow = sometimes(3), s.two_groups = sometimes(3);
+  s.sinks = sometimes(4);
+  if (sometimes(2)) add_random_experts(rng, s);
   return s;
 }
 
@@ -188,12 +208,42 @@ inline ValueId record_attention(GraphBuilder& b, const Shape& s, const std::stri
   if (s.qk_norm) v = b.rms_norm(p + "v_norm", v, kNone, 1e-6f, s.head_dim);
   const float scale = 1.0f / std::sqrt(float(s.head_dim));
   const ValueId a = b.attend(p + "attend", q, k, v,
-                             {group, 0, s.heads, s.kv_heads, s.head_dim, scale, s.softcap ? 1.5f : 0});
+                             {group, 0, s.heads, s.kv_heads, s.head_dim, scale, s.softcap ? 1.5f : 0},
+                             s.sinks ? b.vector(p + "sinks", s.heads) : kNone);
   attended = a;
   return b.linear(p + "o", a, b.matrix(p + "o", s.hidden, q_width), bias("o_bias", s.hidden));
 }
 
+inline ValueId record_experts(GraphBuilder& b, const Shape& s, const std::string& p, ValueId n) {
+  const auto network = [&](const std::string& at) {
+    ExpertWeights e;
+    e.gate = b.matrix(at + "gate", s.ffn, s.hidden);
+    e.up = b.matrix(at + "up", s.ffn, s.hidden);
+    e.down = b.matrix(at + "down", s.hidden, s.ffn);
+    if (s.biases) {
+      e.gate_bias = b.vector(at + "gate_b", s.ffn);
+      e.down_bias = b.vector(at + "down_b", s.hidden);
+    }
+    return e;
+  };
+  std::vector<ExpertWeights> set;
+  for (int e = 0; e < s.experts; e++)
+    set.push_back(network(p + "expert" + std::to_string(e) + "."));
+  std::vector<ValueId> in = {n, b.linear(p + "router", n, b.matrix(p + "router", s.experts, s.hidden))};
+  if (s.shared) {
+    const ExpertWeights e = network(p + "shared.");
+    const ValueId gate = b.linear(p + "shared_gate", n, e.gate), up = b.linear(p + "shared_up", n, e.up);
+    in.push_back(b.linear(p + "shared_down", b.gated_silu(p + "shared_act", gate, up), e.down));
+    if (s.shared_gate) in.push_back(b.linear(p + "gate_of_shared", n, b.matrix(p + "sg", 1, s.hidden)));
+  }
+  ExpertsAttr attr = s.routing;
+  attr.chosen = s.chosen;
+  return b.experts(p + "experts", in, set, attr, s.expert_scale ? b.vector(p + "scale", s.experts) : kNone,
+                   s.corrected ? b.vector(p + "correction", s.experts) : kNone);
+}
+
 inline ValueId record_ffn(GraphBuilder& b, const Shape& s, const std::string& p, ValueId n) {
+  if (s.experts > 0) return record_experts(b, s, p, n);
   if (s.plain_mlp) {
     ValueId h = b.linear(p + "fc", n, b.matrix(p + "fc", s.ffn, s.hidden));
     h = b.gelu(p + "gelu", h);
