@@ -20,12 +20,20 @@ constexpr Rule kTop[] = {
     {"per_layer_proj_norm", "model.per_layer_projection_norm"},
 };
 constexpr Rule kLayer[] = {
-    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},       {"attn_rot_embd", "self_attn.rotary_emb.inv_freq"},
+    {"attn_norm", "input_layernorm"},       {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},         {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"},    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},          {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},          {"attn_rot_embd", "self_attn.rotary_emb.inv_freq"},
+    {"ffn_gate_inp", "mlp.gate"},           {"ffn_gate_exps", "mlp.experts.gate_proj"},
+    {"ffn_up_exps", "mlp.experts.up_proj"}, {"ffn_down_exps", "mlp.experts.down_proj"},
+};
+
+// Names whose suffix is not the canonical one's.
+constexpr Rule kWhole[] = {
+    {"attn_sinks.weight", "self_attn.sinks"},
+    {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
 };
 
 // Names that mean something else, or something at all, in one architecture only.
@@ -47,6 +55,20 @@ constexpr Exception kExceptions[] = {
     {"gemma4", {"proj", "per_layer_projection"}},
     {"gemma4", {"post_norm", "post_per_layer_input_norm"}},
     {"gemma4", {"layer_output_scale", "layer_scalar"}},
+    {"glm4moe", {"post_attention_norm", "post_attention_layernorm"}},
+    {"glm4moe", {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"}},
+    {"glm4moe", {"ffn_up_shexp", "mlp.shared_experts.up_proj"}},
+    {"glm4moe", {"ffn_down_shexp", "mlp.shared_experts.down_proj"}},
+    {"gpt-oss", {"post_attention_norm", "post_attention_layernorm"}},
+    {"gpt-oss", {"ffn_gate_inp", "mlp.router"}},
+    {"llama", {"ffn_gate_inp", "block_sparse_moe.gate"}},
+    {"llama", {"ffn_gate_exps", "block_sparse_moe.experts.w1"}},
+    {"llama", {"ffn_up_exps", "block_sparse_moe.experts.w3"}},
+    {"llama", {"ffn_down_exps", "block_sparse_moe.experts.w2"}},
+    {"qwen2moe", {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}},
+    {"qwen2moe", {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"}},
+    {"qwen2moe", {"ffn_up_shexp", "mlp.shared_expert.up_proj"}},
+    {"qwen2moe", {"ffn_down_shexp", "mlp.shared_expert.down_proj"}},
     {"glm4", {"post_attention_norm", "post_self_attn_layernorm"}},
     {"glm4", {"post_ffw_norm", "post_mlp_layernorm"}},
     {"glm4", {"ffn_up", "mlp.gate_up_proj"}},
@@ -86,6 +108,8 @@ std::string canonical_name(std::string_view gguf_name, std::string_view architec
                          part = lookup_layer(architecture, stem.substr(after + 1));
   const bool number =
       !layer.empty() && std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const std::string_view whole = lookup(kWhole, gguf_name.substr(after + 1));
+  if (!whole.empty() && number) return fmt::format("model.layers.{}.{}", layer, whole);
   if (part.empty() || !number) return std::string(gguf_name);
   const bool bare = part == "layer_scalar";  // a parameter of its own, which has no suffix there
   return fmt::format("model.layers.{}.{}{}", layer, part, bare ? "" : suffix);

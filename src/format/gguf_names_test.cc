@@ -32,9 +32,22 @@ TEST(GgufNames, some_names_depend_on_the_architecture) {
   EXPECT_EQ(canonical_name("blk.0.attn_qkv.weight", "llama"), "blk.0.attn_qkv.weight");
 }
 
+TEST(GgufNames, tensors_of_experts_become_canonical) {
+  EXPECT_EQ(canonical_name("blk.2.ffn_gate_exps.weight", "qwen3moe"),
+            "model.layers.2.mlp.experts.gate_proj.weight");
+  EXPECT_EQ(canonical_name("blk.2.ffn_down_exps.bias", "gpt-oss"),
+            "model.layers.2.mlp.experts.down_proj.bias");
+  EXPECT_EQ(canonical_name("blk.2.ffn_up_exps.weight", "llama"),
+            "model.layers.2.block_sparse_moe.experts.w3.weight");
+  EXPECT_EQ(canonical_name("blk.2.attn_sinks.weight", "gpt-oss"), "model.layers.2.self_attn.sinks");
+  EXPECT_EQ(canonical_name("blk.2.exp_probs_b.bias", "glm4moe"),
+            "model.layers.2.mlp.gate.e_score_correction_bias");
+  EXPECT_EQ(canonical_name("blk.x.attn_sinks.weight", "gpt-oss"), "blk.x.attn_sinks.weight");
+}
+
 TEST(GgufNames, names_without_a_rule_stay_as_they_are) {
   for (const char* name :
-       {"rope_freqs.weight", "blk.0.ffn_gate_exps.weight", "blk.x.attn_q.weight", "blk..attn_q.weight",
+       {"rope_freqs.weight", "blk.0.ffn_gate_norm.weight", "blk.x.attn_q.weight", "blk..attn_q.weight",
         "blk.0.attn_q.scale", "blk.0", "output", "", ".", "blk.0.attn_q"})
     EXPECT_EQ(canonical_name(name, "llama"), name);
 }

@@ -221,7 +221,8 @@ Status pack_widened(const WeightType& type, const std::byte* data, int64_t rows,
 Status pack_tile(const WeightType& type, std::span<const std::byte> data, int64_t rows, int64_t cols,
                  RowOrder order, int64_t tile, std::byte* out, const SourcePlanes* planes) {
   CHECK(type.form != nullptr && cols % type.block == 0 && tile >= 0 && tile < tile_count(rows));
-  CHECK(data.size() == static_cast<size_t>(rows * (cols / type.block) * type.block_bytes));
+  const int64_t stored_rows = order.step * (rows - 1) + 1;
+  CHECK(data.size() == static_cast<size_t>(stored_rows * (cols / type.block) * type.block_bytes));
   const bool has_planes = type.unpack_planes != nullptr || type.widen != nullptr;
   CHECK(has_planes == (planes != nullptr));
   if (type.widen != nullptr) {
@@ -252,11 +253,31 @@ Status pack_tile(const WeightType& type, std::span<const std::byte> data, int64_
   return {};
 }
 
+Status pack_transposed_tile(const WeightType& type, std::span<const std::byte> data, int64_t stored_rows,
+                            int64_t first, int64_t rows, int64_t cols, RowOrder order, int64_t tile,
+                            std::byte* out) {
+  CHECK(type.form != nullptr && is_float(*type.form) && tile >= 0 && tile < tile_count(rows));
+  CHECK(first >= 0 && first + order.step * (rows - 1) < stored_rows);
+  const auto size = static_cast<size_t>(type.block_bytes);
+  CHECK(data.size() == static_cast<size_t>(stored_rows * cols) * size);
+  std::memset(out, 0, tile_bytes(*type.form, cols));
+  const int64_t channels = std::min<int64_t>(kTileRows, rows - tile * kTileRows);
+  for (int64_t k = 0; k < cols; ++k) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const int64_t from = k * stored_rows + first + order.stored(tile * kTileRows + c);
+      std::memcpy(out + static_cast<size_t>(k * kTileRows + c) * size,
+                  data.data() + static_cast<size_t>(from) * size, size);
+    }
+  }
+  return {};
+}
+
 Status pack_vector(const WeightType& type, std::span<const std::byte> data, int64_t size, RowOrder order,
                    float* out) {
   if (type.form == nullptr || !is_float(*type.form))
     return unsupported(fmt::format("is a vector of type {}; F32, F16 and BF16 are supported", type.name));
-  CHECK(data.size() == static_cast<size_t>(size) * static_cast<size_t>(type.block_bytes));
+  CHECK(data.size() ==
+        static_cast<size_t>(order.step * (size - 1) + 1) * static_cast<size_t>(type.block_bytes));
   for (int64_t i = 0; i < size; ++i) {
     const std::byte* from = data.data() + order.stored(i) * type.block_bytes;
     uint16_t half = 0;

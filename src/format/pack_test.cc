@@ -129,6 +129,22 @@ TEST_P(PackTest, packed_weights_equal_the_reference_dequantization) {
   }
 }
 
+TEST_P(PackTest, rows_of_an_interleaved_matrix_equal_the_same_rows_alone) {
+  const WeightType& type = *weight_type_by_name(GetParam());
+  const Blocks blocks = load_blocks(GetParam());
+  const int64_t rows = 12, cols = type.block;
+  const auto block = static_cast<size_t>(type.block_bytes);
+  std::vector<std::byte> alone;
+  for (size_t r = 0; r < 12; ++r)
+    alone.insert(alone.end(), blocks.bytes.begin() + (2 * r + 1) * block,
+                 blocks.bytes.begin() + (2 * r + 2) * block);
+  std::vector<std::byte> want(tile_bytes(*type.form, cols)), got(want.size());
+  ASSERT_TRUE(pack_tile(type, alone, rows, cols, {}, 0, want.data()).ok());
+  const std::span<const std::byte> odd = std::span(blocks.bytes).subspan(block);
+  ASSERT_TRUE(pack_tile(type, odd.first(23 * block), rows, cols, {.step = 2}, 0, got.data()).ok());
+  EXPECT_EQ(got, want);
+}
+
 TEST_P(PackTest, every_byte_of_a_tile_is_written) {
   const WeightType& type = *weight_type_by_name(GetParam());
   const Blocks blocks = load_blocks(GetParam());
@@ -276,6 +292,31 @@ TEST(Pack, vectors_widen_exactly) {
   ASSERT_TRUE(pack_vector(*weight_type_by_name("BF16"), bytes, 4, {}, out).ok());
   EXPECT_EQ(float_bits(out[2]), 0xFBFF0000u);
   EXPECT_EQ(pack_vector(*weight_type_by_name("Q8_0"), {}, 0, {}, out).code(), Code::kUnsupported);
+}
+
+TEST(Pack, columns_of_a_transposed_matrix_equal_its_rows) {
+  constexpr int64_t kRows = 21, kCols = 7;  // of the wanted matrix; the stored one has twice as many columns
+  for (const char* name : {"F32", "BF16"}) {
+    const WeightType& type = *weight_type_by_name(name);
+    const auto size = static_cast<size_t>(type.block_bytes);
+    std::vector<std::byte> rows(kRows * kCols * size), stored(2 * rows.size());
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t k = 0; k < kCols; ++k) {
+        for (size_t b = 0; b < size; ++b) {
+          const auto value = static_cast<std::byte>(r * 31 + k * 7 + b);
+          rows[(r * kCols + k) * size + b] = value;
+          stored[(k * 2 * kRows + 2 * r + 1) * size + b] = value;
+        }
+      }
+    }
+    for (int64_t tile = 0; tile < tile_count(kRows); ++tile) {
+      std::vector<std::byte> want(tile_bytes(*type.form, kCols)), got(want.size(), std::byte{0xA5});
+      ASSERT_TRUE(pack_tile(type, rows, kRows, kCols, {}, tile, want.data()).ok());
+      ASSERT_TRUE(
+          pack_transposed_tile(type, stored, 2 * kRows, 1, kRows, kCols, {.step = 2}, tile, got.data()).ok());
+      EXPECT_EQ(got, want) << name << " tile " << tile;
+    }
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/size_text.h"
 #include "base/temporary_files.h"
+#include "format/memory_size.h"
 
 namespace invar {
 namespace {
@@ -167,7 +168,8 @@ Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, co
   }
   file->data_ = static_cast<std::byte*>(map);
   file->fault_ = MappedFault({file->data_, file->size_}, path);
-  madvise(map, file->size_, MADV_WILLNEED);  // starts reading; all of it is wanted soon
+  // Starts reading; all of it is wanted soon, where all of it can stay.
+  if (file->size_ < memory_size()) madvise(map, file->size_, MADV_WILLNEED);
   const Status status =
       check_header({file->data_, file->size_}, file->prefix_, sections.size(), file->offsets_.back());
   if (!status.ok()) return corrupt(fmt::format("{} {}", path, status.message()));

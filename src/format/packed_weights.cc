@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/quote.h"
+#include "base/size_text.h"
 #include "base/thread_pool.h"
+#include "format/memory_size.h"
 #include "tensor/numerics_version.h"
 
 namespace invar {
@@ -26,11 +28,15 @@ constexpr size_t kVerifyOnOpenBytes = 256 << 20;  // up to here a full check cos
 Digest cache_key(const ModelSource& source, std::span<const PackedEntry> entries) {
   std::string text = fmt::format("layout {}\nnumerics {}\nsource {}\n", kPackedLayoutVersion,
                                  kNumericsVersion, source.identity());
-  for (const PackedEntry& e : entries)
+  for (const PackedEntry& e : entries) {
     text +=
-        fmt::format("{} {} {} {} {} {} {} {} {}\n", e.section.name,
+        fmt::format("{} {} {} {} {} {} {} {} {}", e.section.name,
                     e.section.form ? e.section.form->name : "vector", e.section.rows, e.section.cols,
                     e.source->stored_name, e.source->type->name, e.order.head_dim, e.first_row, e.add_one);
+    if (e.experts > 0 || e.order.step > 1 || e.transposed)
+      text += fmt::format(" {} {} {} {}", e.experts, e.expert, e.order.step, e.transposed);
+    text += '\n';
+  }
   return sha256(text);
 }
 
@@ -44,13 +50,24 @@ std::string cache_path(const ModelSource& source, const std::string& folder) {
   return fmt::format("{}/{}-{}.packed", folder, stem, hex(std::span(digest).first(8)));
 }
 
-// The bytes of the rows that an entry takes from its tensor.
+// The rows of the matrix or vector that holds an entry's, and its bytes.
+int64_t stored_rows(const PackedEntry& e) {
+  if (e.section.form != nullptr && e.source->shape.size() == 1) return 1;  // a matrix written as a vector
+  return e.source->shape[(e.experts > 0 ? 1 : 0) + (e.transposed ? 1 : 0)];
+}
+std::span<const std::byte> stored_matrix(const PackedEntry& e) {
+  const size_t bytes = e.source->data.size() / static_cast<size_t>(std::max(e.experts, 1));
+  return e.source->data.subspan(static_cast<size_t>(e.expert) * bytes, bytes);
+}
+
+// The bytes from the first to the last row that an entry takes; of a transposed matrix all.
 std::span<const std::byte> part_of_source(const PackedEntry& e) {
-  const auto rows = static_cast<size_t>(e.source->shape[0]);
-  const size_t row_bytes = e.source->data.size() / rows;
-  const auto first = static_cast<size_t>(e.first_row), count = static_cast<size_t>(e.section.rows);
-  CHECK(first <= rows && count <= rows - first);
-  return e.source->data.subspan(first * row_bytes, count * row_bytes);
+  const std::span<const std::byte> all = stored_matrix(e);
+  if (e.transposed) return all;
+  const int64_t rows = stored_rows(e), count = e.order.step * (e.section.rows - 1) + 1;
+  CHECK(e.first_row >= 0 && e.first_row <= rows && count <= rows - e.first_row);
+  const size_t row_bytes = all.size() / static_cast<size_t>(rows);
+  return all.subspan(static_cast<size_t>(e.first_row) * row_bytes, static_cast<size_t>(count) * row_bytes);
 }
 
 class Packer {
@@ -81,8 +98,7 @@ class Packer {
       const int64_t n = std::min(batch, tiles - first);
       pool_.run(n, [&](int64_t i, int) {
         const int64_t tile = first + i;
-        const Status status = pack_tile(*e.source->type, data, e.section.rows, e.section.cols, e.order, tile,
-                                        out + static_cast<size_t>(tile) * tile_size, e.source->planes.get());
+        const Status status = pack_one(e, data, tile, out + static_cast<size_t>(tile) * tile_size);
         if (status.ok()) return;
         std::lock_guard lock(mutex_);
         if (error_.ok()) error_ = status;
@@ -97,6 +113,15 @@ class Packer {
   }
 
  private:
+  static Status pack_one(const PackedEntry& e, std::span<const std::byte> data, int64_t tile,
+                         std::byte* out) {
+    const auto& [rows, cols] = std::pair(e.section.rows, e.section.cols);
+    if (!e.transposed)
+      return pack_tile(*e.source->type, data, rows, cols, e.order, tile, out, e.source->planes.get());
+    return pack_transposed_tile(*e.source->type, data, stored_rows(e), e.first_row, rows, cols, e.order, tile,
+                                out);
+  }
+
   void done(std::span<const std::byte> part) {
     source_.drop_tensor_pages(part);
     if (progress_) progress_->advance(static_cast<int64_t>(part.size()));
@@ -123,6 +148,19 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
   weights->offsets_ = section_offsets(weights->sections_, 0);
   weights->bytes_ = weights->offsets_.back();
 
+  const uint64_t memory = options.memory_bytes == 0 ? memory_size() : options.memory_bytes;
+  weights->exceeds_memory_ = weights->bytes_ >= memory;
+  if (weights->exceeds_memory_) {
+    if (options.folder.empty())
+      return resource_exhausted(fmt::format(
+          "{}: {} of weights do not fit into {} of memory; with a cache folder they are read from "
+          "there as they are needed",
+          source.path(), size_text(weights->bytes_), size_text(memory)));
+    log_info(
+        "{}: {} of weights exceed {} of memory: they are read from disk as they are needed, which is slow",
+        source.path(), size_text(weights->bytes_), size_text(memory));
+  }
+
   if (!options.folder.empty()) {
     const Digest key = cache_key(source, entries);
     const std::string path = cache_path(source, options.folder);
@@ -130,7 +168,9 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
     Status status = cached.status();
     if (cached.ok() && (*cached)->size() <= kVerifyOnOpenBytes) status = (*cached)->verify();
     if (status.ok()) {
-      if ((*cached)->size() > kVerifyOnOpenBytes) (*cached)->verify_in_background();
+      // Checking a file that does not fit into memory would keep on pushing out what answers need.
+      if ((*cached)->size() > kVerifyOnOpenBytes && !weights->exceeds_memory_)
+        (*cached)->verify_in_background();
       weights->file_ = *std::move(cached);
       return weights;
     }
@@ -139,6 +179,7 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
     if (created.ok()) {
       weights->file_ = *std::move(created);
     } else {
+      if (weights->exceeds_memory_) return created.status();
       log_warning("no packed weights in the cache: {}; packing in memory, as every later start will",
                   created.status().message());
     }

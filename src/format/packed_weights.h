@@ -22,12 +22,16 @@ struct PackedEntry {
   RowOrder order;
   int64_t first_row = 0;  // of the source, which may be a larger matrix
   bool add_one = false;   // vector: the source holds its elements less one
+  // The source is a stack of this many along its first dimension, and the entry belongs to number `expert`.
+  int32_t experts = 0, expert = 0;
+  bool transposed = false;  // matrix: the source is [cols, rows]
 };
 
 struct PackOptions {
-  std::string folder;    // of the cache; "": pack in memory
-  int threads = 0;       // 0: every core this process may use
-  bool progress = true;  // a line on stderr for large models
+  std::string folder;         // of the cache; "": pack in memory
+  int threads = 0;            // 0: every core this process may use
+  bool progress = true;       // a line on stderr for large models
+  uint64_t memory_bytes = 0;  // what there is for weights; 0: all that the process can have
 };
 
 class PackedWeights {
@@ -40,6 +44,7 @@ class PackedWeights {
   PackedMatrix matrix(size_t entry) const;
   std::span<const float> vector(size_t entry) const;
   size_t bytes() const { return bytes_; }
+  bool exceeds_memory() const { return exceeds_memory_; }  // mapped; most of it is on disk at any time
   bool in_memory() const { return file_ == nullptr; }
   PackedFile* file() const { return file_.get(); }  // nullptr: in memory
 
@@ -51,6 +56,7 @@ class PackedWeights {
   Buffer memory_;
   std::vector<size_t> offsets_;  // in memory_
   size_t bytes_ = 0;
+  bool exceeds_memory_ = false;
 };
 
 }  // namespace invar

@@ -39,14 +39,15 @@ struct Fixture {
   std::string path() const { return folder.path("m.gguf"); }
   std::string cache() const { return folder.path("cache"); }
 
-  Result<std::unique_ptr<PackedWeights>> open(const std::string& cache_folder) const {
+  Result<std::unique_ptr<PackedWeights>> open(const std::string& cache_folder, uint64_t memory = 0) const {
     source = *ModelSource::open(path());
     const std::vector<PackedEntry> entries = {
         {{"q", source->find("q")->type->form, rows, 64}, source->find("q"), {}},
         {{"f", source->find("f")->type->form, 20, 7}, source->find("f"), {}},
         {{"v", nullptr, 9, 1}, source->find("v"), {}},
     };
-    return PackedWeights::open(*source, entries, {.folder = cache_folder, .threads = 2, .progress = false});
+    return PackedWeights::open(
+        *source, entries, {.folder = cache_folder, .threads = 2, .progress = false, .memory_bytes = memory});
   }
   std::string cache_file() const {
     for (const auto& item : fs::directory_iterator(cache()))
@@ -68,6 +69,24 @@ std::vector<std::byte> content(const PackedWeights& w) {
   const auto v = std::as_bytes(w.vector(2));
   all.insert(all.end(), v.begin(), v.end());
   return all;
+}
+
+TEST(PackedWeights, what_exceeds_memory_is_mapped_or_refused) {
+  const Fixture f;
+  const auto refused = f.open("", 100);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+  const auto whole = f.open("", 1 << 20);
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  EXPECT_FALSE((*whole)->exceeds_memory());
+  for (int run = 0; run < 2; ++run) {  // packed now, then from the cache
+    const auto mapped = f.open(f.cache(), 100);
+    ASSERT_TRUE(mapped.ok()) << mapped.status().message();
+    EXPECT_TRUE((*mapped)->exceeds_memory());
+    EXPECT_FALSE((*mapped)->in_memory());
+    EXPECT_EQ(content(**mapped), content(**whole));
+    if ((*mapped)->file() != nullptr) ASSERT_TRUE((*mapped)->file()->wait_published().ok());
+  }
 }
 
 TEST(PackedWeights, memory_new_file_and_cached_file_hold_the_same_bytes) {
