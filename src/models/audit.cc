@@ -20,6 +20,9 @@ bool may_drop(const std::string& name, const ModelConfig& config) {
     if (name.starts_with(part) || name.starts_with(std::string("model.") + part)) return true;
   if (std::find(config.idle_tensors.begin(), config.idle_tensors.end(), name) != config.idle_tensors.end())
     return true;
+  for (int32_t l = config.layers; l < config.layers + config.unused_layers; ++l)
+    for (const char* prefix : {"model.layers.", "blk."})
+      if (name.starts_with(fmt::format("{}{}.", prefix, l))) return true;
   return name == "lm_head.weight" && config.tied_head;
 }
 
@@ -29,9 +32,14 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 Status check(const Weight& weight, const SourceTensor& tensor) {
   std::vector<int64_t> wanted = {weight.fused.empty() ? weight.rows : weight.fused_rows};
-  if (weight.kind == Weight::Kind::kMatrix) wanted.push_back(weight.cols);
+  if (weight.kind == Weight::Kind::kMatrix)
+    wanted.insert(weight.transposed ? wanted.begin() : wanted.end(), weight.cols);
+  if (weight.experts > 0) wanted.insert(wanted.begin(), weight.experts);
   const std::string name = quote(tensor.stored_name);
-  if (tensor.shape != wanted)
+  // GGUF writes a matrix of one row as a vector.
+  const bool one_row = weight.kind == Weight::Kind::kMatrix && wanted.front() == 1 && wanted.size() == 2 &&
+                       tensor.shape == std::vector<int64_t>{weight.cols};
+  if (tensor.shape != wanted && !one_row)
     return corrupt(fmt::format("tensor {} is {}, but the configuration wants {}", name,
                                shape_text(tensor.shape), shape_text(wanted)));
   if (tensor.type->form == nullptr)
@@ -42,6 +50,10 @@ Status check(const Weight& weight, const SourceTensor& tensor) {
   if (weight.kind == Weight::Kind::kVector && !is_float(*tensor.type->form))
     return unsupported(
         fmt::format("vector {} has type {}; F32, F16 and BF16 are supported", name, tensor.type->name));
+  if (weight.transposed && !is_float(*tensor.type->form))
+    return unsupported(
+        fmt::format("tensor {} has type {} and lies transposed; F32, F16 and BF16 are supported", name,
+                    tensor.type->name));
   return {};
 }
 

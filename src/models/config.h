@@ -16,6 +16,28 @@ struct LayerShape {
   int32_t kv_heads, head_dim, ffn;
 };
 
+// How a file keeps the matrices of the experts of a layer.
+enum class ExpertStorage : uint8_t {
+  kSeparate,     // each by itself
+  kStacked,      // all gates one tensor [experts, ffn, hidden]; up and down alike
+  kFused,        // gates and ups one tensor [experts, 2 * ffn, hidden], gates first
+  kInterleaved,  // the same, gate and up row by row in turn
+  kTransposed,   // [experts, hidden, 2 * ffn], gate and up column by column in turn
+};
+
+// Mixture of experts, in some or all layers.
+struct ExpertsConfig {
+  int32_t count = 0;  // 0: no layer has experts
+  int32_t ffn = 0;
+  int32_t shared_ffn = 0;    // 0: no shared expert
+  bool shared_gate = false;  // its result has a gate
+  bool correction = false;   // the choice goes by corrected scores
+  bool biases = false;       // of the router and of every matrix
+  ExpertsAttr attr{};        // chosen, routing and unit; the rest is the recorder's
+  ExpertStorage storage = ExpertStorage::kSeparate;
+  std::vector<bool> layers;  // [layers]: those with experts; the others are dense
+};
+
 struct ModelConfig {
   int32_t vocab = 0;
   int32_t hidden = 0;
@@ -39,6 +61,9 @@ struct ModelConfig {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
   bool tied_head = false;
+  bool head_norms = false;    // q and k are normalized per head, where a family may do either
+  int32_t unused_layers = 0;  // of the file, behind the last: for drafts, not read
+  ExpertsConfig experts;
   std::vector<bool> rotates;       // [layers]: false where a layer has no rotary positions
   std::vector<int32_t> windows;    // [layers]: a query at p sees positions > p - window; 0 = all
   std::vector<LayerShape> shapes;  // [layers] where they differ from kv_heads, head_dim and ffn; else empty

@@ -26,7 +26,9 @@ struct DenseRules {
   double window_theta = 0;  // layers with a window rotate without scaling, by this base; -1: by the same
   // The family reads its rope and what differs between layers itself; numbers per layer give their first.
   bool own_layers = false;
-  bool layer_norm = false;  // norm_epsilon and layer_norm_epsilon are the keys
+  bool experts = false;        // a mixture of experts, read by parse_experts()
+  bool unused_layers = false;  // num_nextn_predict_layers
+  bool layer_norm = false;     // norm_epsilon and layer_norm_epsilon are the keys
 };
 
 // rotates is all true; windows are left to parse_windows(). Errors name the file and the key.

@@ -26,6 +26,7 @@ void DenseRecorder::begin_layer(int32_t layer) {
         {.layers = 0, .kv_heads = shape_.kv_heads, .head_dim = shape_.head_dim, .window = window});
   group_ = groups_[key];
   windowed_ = window > 0;
+  layer_ = static_cast<size_t>(layer);
 }
 
 void DenseRecorder::end_layers() {
@@ -94,14 +95,16 @@ ValueId DenseRecorder::rotate(const std::string& site, ValueId x, int32_t heads)
   return builder_.rotate(site_ + site, x, rope_of_layer(), heads, shape_.head_dim);
 }
 
-ValueId DenseRecorder::attend(const std::string& site, ValueId q, ValueId k, ValueId v) {
-  return donors_[group_] = builder_.attend(site_ + site, q, k, v,
-                                           {.group = group_,
-                                            .heads = config_.heads,
-                                            .kv_heads = shape_.kv_heads,
-                                            .head_dim = shape_.head_dim,
-                                            .scale = config_.attention_scale,
-                                            .softcap = config_.attention_softcap});
+ValueId DenseRecorder::attend(const std::string& site, ValueId q, ValueId k, ValueId v, const char* sinks) {
+  return donors_[group_] =
+             builder_.attend(site_ + site, q, k, v,
+                             {.group = group_,
+                              .heads = config_.heads,
+                              .kv_heads = shape_.kv_heads,
+                              .head_dim = shape_.head_dim,
+                              .scale = config_.attention_scale,
+                              .softcap = config_.attention_softcap},
+                             sinks == nullptr ? kNone : builder_.vector(weight_ + sinks, config_.heads));
 }
 
 ValueId DenseRecorder::borrow(const std::string& site, ValueId q) {

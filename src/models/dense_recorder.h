@@ -13,6 +13,15 @@
 
 namespace invar {
 
+// Of a layer's tensors, without ".weight" and ".bias".
+struct ExpertNames {
+  const char* router = "mlp.gate";
+  const char* experts = "mlp.experts";
+  const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+  const char* shared = "mlp.shared_expert";
+  const char* shared_gate = "mlp.shared_expert_gate";
+};
+
 class DenseRecorder {
  public:
   explicit DenseRecorder(const ModelConfig& config);
@@ -44,7 +53,7 @@ class DenseRecorder {
   ValueId linear_part(const std::string& site, ValueId x, const std::string& fused, int64_t first_row,
                       int64_t rows, int64_t fused_rows);
   ValueId rotate(const std::string& site, ValueId x, int32_t heads);
-  ValueId attend(const std::string& site, ValueId q, ValueId k, ValueId v);
+  ValueId attend(const std::string& site, ValueId q, ValueId k, ValueId v, const char* sinks = nullptr);
   // With the keys and values of the last layer that wrote some of this layer's window and shape.
   ValueId borrow(const std::string& site, ValueId q);
   ValueId add(const std::string& site, ValueId x, ValueId y);
@@ -58,6 +67,10 @@ class DenseRecorder {
   ValueId columns(const std::string& site, ValueId x, int32_t first, int32_t count);
   ValueId gated_silu(const std::string& site, ValueId gate, ValueId up);
 
+  // The network of the layer on the normalized x: experts in a layer that has them, else one with silu in
+  // its gate, "mlp.gate_proj" and so on.
+  ValueId network(ValueId x, const ExpertNames& names);
+
   ValueId gated_gelu(const std::string& site, ValueId gate, ValueId up);
   ValueId gelu(const std::string& site, ValueId x);
 
@@ -69,6 +82,8 @@ class DenseRecorder {
   ValueId normalize(const std::string& site, ValueId x, const std::string& weight, int64_t width,
                     int head_dim);
   int rope_of_layer();
+  WeightId expert_matrix(const ExpertNames& names, const char* matrix, int32_t expert);
+  WeightId expert_bias(const ExpertNames& names, const char* matrix, int32_t expert);
 
   const ModelConfig& config_;
   GraphBuilder builder_;
@@ -78,6 +93,7 @@ class DenseRecorder {
   LayerShape shape_;
   int group_ = 0;          // of the current layer
   bool windowed_ = false;  // the current layer
+  size_t layer_ = 0;
   WeightId table_ = kNone;
   std::string site_, weight_;  // prefixes of the current layer
 };

@@ -11,15 +11,20 @@ Result<ModelConfig> parse_gemma3(const ModelSource& source);
 Result<ModelConfig> parse_gemma3n(const ModelSource& source);
 Result<ModelConfig> parse_gemma4(const ModelSource& source);
 Result<ModelConfig> parse_glm4(const ModelSource& source);
+Result<ModelConfig> parse_glm4_moe(const ModelSource& source);
+Result<ModelConfig> parse_gpt_oss(const ModelSource& source);
 Result<ModelConfig> parse_granite(const ModelSource& source);
 Result<ModelConfig> parse_llama(const ModelSource& source);
 Result<ModelConfig> parse_minicpm(const ModelSource& source);
 Result<ModelConfig> parse_mistral(const ModelSource& source);
+Result<ModelConfig> parse_mixtral(const ModelSource& source);
 Result<ModelConfig> parse_olmo2(const ModelSource& source);
 Result<ModelConfig> parse_olmo3(const ModelSource& source);
 Result<ModelConfig> parse_phi3(const ModelSource& source);
 Result<ModelConfig> parse_qwen2(const ModelSource& source);
+Result<ModelConfig> parse_qwen2_moe(const ModelSource& source);
 Result<ModelConfig> parse_qwen3(const ModelSource& source);
+Result<ModelConfig> parse_qwen3_moe(const ModelSource& source);
 Result<ModelConfig> parse_smollm3(const ModelSource& source);
 Result<ModelConfig> parse_starcoder2(const ModelSource& source);
 Result<Graph> build_gemma(const ModelConfig& config);
@@ -28,11 +33,15 @@ Result<Graph> build_gemma3(const ModelConfig& config);
 Result<Graph> build_gemma3n(const ModelConfig& config);
 Result<Graph> build_gemma4(const ModelConfig& config);
 Result<Graph> build_glm4(const ModelConfig& config);
+Result<Graph> build_glm4_moe(const ModelConfig& config);
+Result<Graph> build_gpt_oss(const ModelConfig& config);
 Result<Graph> build_llama(const ModelConfig& config);
 Result<Graph> build_olmo2(const ModelConfig& config);
 Result<Graph> build_phi3(const ModelConfig& config);
 Result<Graph> build_qwen2(const ModelConfig& config);
+Result<Graph> build_qwen2_moe(const ModelConfig& config);
 Result<Graph> build_qwen3(const ModelConfig& config);
+Result<Graph> build_qwen3_moe(const ModelConfig& config);
 Result<Graph> build_smollm3(const ModelConfig& config);
 Result<Graph> build_starcoder2(const ModelConfig& config);
 
@@ -47,15 +56,24 @@ constexpr Family kFamilies[] = {
     {"gemma4", false, parse_gemma4, build_gemma4},
     {"gemma4_text", false, parse_gemma4, build_gemma4},
     {"glm4", false, parse_glm4, build_glm4},
+    {"glm4_moe", false, parse_glm4_moe, build_glm4_moe},
+    {"glm4moe", false, parse_glm4_moe, build_glm4_moe},
+    {"gpt-oss", false, parse_gpt_oss, build_gpt_oss},
+    {"gpt_oss", false, parse_gpt_oss, build_gpt_oss},
     {"granite", true, parse_granite, build_llama},
     {"llama", true, parse_llama, build_llama},
     {"minicpm", true, parse_minicpm, build_llama},
     {"mistral", false, parse_mistral, build_llama},
+    {"mixtral", false, parse_mixtral, build_llama},
     {"olmo2", false, parse_olmo2, build_olmo2},
     {"olmo3", false, parse_olmo3, build_olmo2},
     {"phi3", false, parse_phi3, build_phi3},
     {"qwen2", false, parse_qwen2, build_qwen2},
+    {"qwen2_moe", false, parse_qwen2_moe, build_qwen2_moe},
+    {"qwen2moe", false, parse_qwen2_moe, build_qwen2_moe},
     {"qwen3", false, parse_qwen3, build_qwen3},
+    {"qwen3_moe", false, parse_qwen3_moe, build_qwen3_moe},
+    {"qwen3moe", false, parse_qwen3_moe, build_qwen3_moe},
     {"smollm3", true, parse_smollm3, build_smollm3},
     {"starcoder2", false, parse_starcoder2, build_starcoder2},
 };

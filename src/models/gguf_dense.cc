@@ -55,7 +55,10 @@ Status refuse(const std::string& what) {
 
 // Keys that change the mathematics; 0 (and 1 for factors) means that they do not.
 Status refuse_unsupported(const Keys& keys, const DenseRules& rules) {
-  for (const char* k : {"expert_count", "expert_used_count", "nextn_predict_layers"}) {
+  std::vector<const char*> counts;
+  if (!rules.experts) counts.insert(counts.end(), {"expert_count", "expert_used_count"});
+  if (!rules.unused_layers) counts.push_back("nextn_predict_layers");
+  for (const char* k : counts) {
     ASSIGN_OR_RETURN(const auto n, keys.uniform(k));
     if (n.value_or(0) != 0) return refuse(fmt::format("{} = {}", keys.key(k), *n));
   }
@@ -204,6 +207,13 @@ Result<ModelConfig> parse_gguf_dense(const ModelSource& source, const DenseRules
   RETURN_IF_ERROR(refuse_unsupported(keys, rules));
   ModelConfig out;
   RETURN_IF_ERROR(keys.size("block_count", kMaxLayers, &out.layers));
+  if (rules.unused_layers) {
+    ASSIGN_OR_RETURN(const auto unused, keys.uniform("nextn_predict_layers"));
+    if (unused.value_or(0) < 0 || unused.value_or(0) >= out.layers)
+      return corrupt(fmt::format("{} is {}", keys.key("nextn_predict_layers"), *unused));
+    out.unused_layers = static_cast<int32_t>(unused.value_or(0));
+    out.layers -= out.unused_layers;
+  }
   RETURN_IF_ERROR(keys.size("embedding_length", kMaxWidth, &out.hidden));
   RETURN_IF_ERROR(keys.size("feed_forward_length", kMaxWidth, &out.ffn));
   RETURN_IF_ERROR(keys.size("context_length", kMaxContext, &out.context_length));

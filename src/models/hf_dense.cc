@@ -54,6 +54,7 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules) {
     return refuse("quantization_config (" + printable(method, 100) + ")",
                   "use a file with F32, F16 or BF16, a GGUF file, MLX, GPTQ, AWQ or FP8");
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok"}) {
+    if (rules.experts) break;
     int64_t n = 0;
     RETURN_IF_ERROR(optional_into(c.get_int(key), &n));
     if (n > 0) return refuse(fmt::format("a mixture of experts ({} = {})", key, n));
@@ -265,6 +266,13 @@ Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& 
     RETURN_IF_ERROR(optional_into(c.get_bool("attention_bias"), &out.qkv_bias));
     out.output_bias = out.qkv_bias;
     RETURN_IF_ERROR(optional_into(c.get_bool("mlp_bias"), &out.mlp_bias));
+  }
+  if (rules.unused_layers) {
+    int64_t unused = 0;
+    RETURN_IF_ERROR(optional_into(c.get_int("num_nextn_predict_layers"), &unused));
+    if (unused < 0 || unused > kMaxLayers)
+      return corrupt(fmt::format("num_nextn_predict_layers is {}", unused));
+    out.unused_layers = static_cast<int32_t>(unused);
   }
   out.tied_head = rules.tied_head;
   RETURN_IF_ERROR(optional_into(c.get_bool("tie_word_embeddings"), &out.tied_head));

@@ -1,23 +1,51 @@
-// Llama 2 and 3, SmolLM2, TinyLlama; Mistral, whose every layer may have a window. Granite and MiniCPM have
-// these layers, too, with what a block gives scaled; where that factor is 1, nothing is recorded for it.
+// Llama 2 and 3, SmolLM2, TinyLlama; Mistral, whose every layer may have a window; Mixtral, a Mistral with
+// experts, which GGUF files call llama. Granite and MiniCPM have these layers, too, with what a block gives
+// scaled; where that factor is 1, nothing is recorded for it.
 
 #include <utility>
 
+#include "format/gguf.h"
 #include "models/dense_config.h"
 #include "models/dense_recorder.h"
+#include "models/experts_config.h"
 #include "models/family.h"
 #include "models/layer_windows.h"
 
 namespace invar {
 
+namespace {
+
+constexpr ExpertNames kMixtralNames = {.router = "block_sparse_moe.gate",
+                                       .experts = "block_sparse_moe.experts",
+                                       .gate = "w1",
+                                       .up = "w3",
+                                       .down = "w2"};
+constexpr ExpertsRules kMixtral = {
+    .count_key = "num_local_experts", .ffn_key = "intermediate_size", .names = kMixtralNames};
+
+}  // namespace
+
 Result<ModelConfig> parse_llama(const ModelSource& source) {
-  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {}));
+  int64_t experts = 0;
+  if (source.kind() == SourceKind::kGguf) {
+    ASSIGN_OR_RETURN(const auto count, source.gguf()->get_int("llama.expert_count"));
+    experts = count.value_or(0);
+  }
+  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.experts = experts > 0}));
+  if (experts > 0) RETURN_IF_ERROR(parse_experts(source, kMixtral, &c));
   RETURN_IF_ERROR(parse_windows(source, WindowRule::kNone, &c));
   return c;
 }
 
 Result<ModelConfig> parse_mistral(const ModelSource& source) {
   ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.bias_keys = false}));
+  RETURN_IF_ERROR(parse_windows(source, WindowRule::kAllLayers, &c));
+  return c;
+}
+
+Result<ModelConfig> parse_mixtral(const ModelSource& source) {
+  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.bias_keys = false, .experts = true}));
+  RETURN_IF_ERROR(parse_experts(source, kMixtral, &c));
   RETURN_IF_ERROR(parse_windows(source, WindowRule::kAllLayers, &c));
   return c;
 }
@@ -38,10 +66,7 @@ Result<Graph> build_llama(const ModelConfig& c) {
     x = r.add("attn_residual", x, r.scale("attn.o_scale", o, c.residual_multiplier));
 
     const ValueId m = r.norm("mlp_norm", x, "post_attention_layernorm");
-    const ValueId gate = r.linear("mlp.gate", m, "mlp.gate_proj", c.ffn, c.hidden, c.mlp_bias);
-    const ValueId up = r.linear("mlp.up", m, "mlp.up_proj", c.ffn, c.hidden, c.mlp_bias);
-    const ValueId y = r.gated_silu("mlp.act", gate, up);
-    const ValueId down = r.linear("mlp.down", y, "mlp.down_proj", c.hidden, c.ffn, c.mlp_bias);
+    const ValueId down = r.network(m, kMixtralNames);
     x = r.add("mlp_residual", x, r.scale("mlp.down_scale", down, c.residual_multiplier));
   }
   return std::move(r).finish(x);

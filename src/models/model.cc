@@ -58,8 +58,14 @@ std::vector<PackedEntry> entries(const ModelSource& source, const Family& family
     const Weight& w = graph.weights[i];
     const PackedForm* form = w.kind == Weight::Kind::kMatrix ? audit.tensors[i]->type->form : nullptr;
     const int64_t head_dim = interleaved && w.rotary_heads > 0 ? w.rows / w.rotary_heads : 0;
-    out.push_back(
-        {{w.name, form, w.rows, w.cols}, audit.tensors[i], RowOrder{head_dim}, w.first_row, w.add_one});
+    out.push_back({.section = {w.name, form, w.rows, w.cols},
+                   .source = audit.tensors[i],
+                   .order = {head_dim, w.row_step},
+                   .first_row = w.first_row,
+                   .add_one = w.add_one,
+                   .experts = w.experts,
+                   .expert = w.expert,
+                   .transposed = w.transposed});
   }
   return out;
 }
