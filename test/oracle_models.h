@@ -4,6 +4,7 @@
 // schedules.
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,10 @@ inline constexpr OracleModel kOracleModels[] = {
     {"gemma4_text", "models/gemma4-12b-style", "models/gemma4-12b-style/golden"},
     {"glm4", "models/glm4-sandwich", "models/glm4-sandwich/golden"},
     {"glm4", "gguf/lossless/glm4-sandwich.gguf", "models/glm4-sandwich/golden"},
+    {"glm4_moe", "models/glm4-moe", "models/glm4-moe/golden"},
+    {"glm4moe", "gguf/lossless/glm4-moe.gguf", "models/glm4-moe/golden"},
+    {"gpt-oss", "gguf/lossless/gpt-oss-yarn-rounded.gguf", "models/gpt-oss-yarn-rounded/golden"},
+    {"gpt_oss", "models/gpt-oss-yarn-rounded", "models/gpt-oss-yarn-rounded/golden"},
     {"granite", "models/granite-multipliers", "models/granite-multipliers/golden"},
     {"granite", "gguf/lossless/granite-multipliers.gguf", "models/granite-multipliers/golden"},
     {"llama", "models/llama-untied", "models/llama-untied/golden"},
@@ -41,9 +46,11 @@ inline constexpr OracleModel kOracleModels[] = {
     {"llama", "models/llama-yarn", "models/llama-yarn/golden"},
     {"llama", "gguf/lossless/llama-tied-rope-llama3.gguf", "models/llama-tied-rope-llama3/golden"},
     {"llama", "gguf/lossless/llama-untied.gguf", "models/llama-untied/golden"},
+    {"llama", "gguf/lossless/mixtral.gguf", "models/mixtral/golden"},
     {"minicpm", "models/minicpm-scaled", "models/minicpm-scaled/golden"},
     {"minicpm", "gguf/lossless/minicpm-scaled.gguf", "models/minicpm-scaled/golden"},
     {"mistral", "models/mistral-swa", "models/mistral-swa/golden"},
+    {"mixtral", "models/mixtral", "models/mixtral/golden"},
     {"olmo2", "models/olmo2-postnorm", "models/olmo2-postnorm/golden"},
     {"olmo2", "gguf/lossless/olmo2-postnorm.gguf", "models/olmo2-postnorm/golden"},
     {"olmo3", "models/olmo3-swa", "models/olmo3-swa/golden"},
@@ -52,8 +59,13 @@ inline constexpr OracleModel kOracleModels[] = {
     {"qwen2", "models/qwen2-bias", "models/qwen2-bias/golden"},
     {"qwen2", "models/qwen2-swa", "models/qwen2-swa/golden"},
     {"qwen2", "gguf/lossless/qwen2-bias.gguf", "models/qwen2-bias/golden"},
+    {"qwen2_moe", "models/qwen2-moe-shared", "models/qwen2-moe-shared/golden"},
+    {"qwen2moe", "gguf/lossless/qwen2-moe-shared.gguf", "models/qwen2-moe-shared/golden"},
     {"qwen3", "models/qwen3-qknorm", "models/qwen3-qknorm/golden"},
     {"qwen3", "gguf/lossless/qwen3-qknorm.gguf", "models/qwen3-qknorm/golden"},
+    {"qwen3_moe", "models/qwen3-moe", "models/qwen3-moe/golden"},
+    {"qwen3_moe", "models/qwen3-moe-nonorm", "models/qwen3-moe-nonorm/golden"},
+    {"qwen3moe", "gguf/lossless/qwen3-moe.gguf", "models/qwen3-moe/golden"},
     {"smollm3", "models/smollm3-nope", "models/smollm3-nope/golden"},
     {"smollm3", "gguf/lossless/smollm3-nope.gguf", "models/smollm3-nope/golden"},
     {"starcoder2", "models/starcoder2-layernorm", "models/starcoder2-layernorm/golden"},
@@ -63,11 +75,12 @@ inline constexpr OracleModel kOracleModels[] = {
 // Some of them say that they were trained for less, which no arithmetic depends on.
 inline constexpr int32_t kTestedContext = 512;
 
-// The first of every family.
+// The first of every family; once where a family has another name in GGUF files and the same model.
 inline std::vector<OracleModel> family_models() {
   std::vector<OracleModel> first;
+  std::set<std::string_view> families, goldens;
   for (const OracleModel& model : kOracleModels)
-    if (first.empty() || std::string_view(first.back().family) != model.family) first.push_back(model);
+    if (families.insert(model.family).second && goldens.insert(model.golden).second) first.push_back(model);
   return first;
 }
 

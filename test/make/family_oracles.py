@@ -1,4 +1,5 @@
-"""Makes tiny random models, with float64 logits, of families that have no outside oracle: gemma, minicpm, starcoder2.
+"""Makes tiny random models, with float64 logits, of families that have no outside oracle: gemma, minicpm, qwen2_moe,
+starcoder2.
 
 usage: family_oracles.py OUT        (writes OUT/NAME/{config.json,model.safetensors,golden.json,golden.safetensors})
 
@@ -18,6 +19,11 @@ FAMILIES = {
         model_type="minicpm", hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4,
         num_key_value_heads=2, vocab_size=480, max_position_embeddings=512, rms_norm_eps=1e-5, rope_theta=10000.0,
         hidden_act="silu", scale_emb=6, scale_depth=1.4, dim_model_base=32, tie_word_embeddings=True),
+    "qwen2-moe-shared": dict(
+        model_type="qwen2_moe", hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=480, max_position_embeddings=512, rms_norm_eps=1e-6, rope_theta=1000000.0,
+        hidden_act="silu", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32,
+        shared_expert_intermediate_size=64, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[0]),
     "starcoder2-layernorm": dict(
         model_type="starcoder2", hidden_size=64, intermediate_size=192, num_hidden_layers=3, num_attention_heads=4,
         num_key_value_heads=2, vocab_size=480, max_position_embeddings=512, norm_epsilon=1e-5, norm_type="layer_norm",
@@ -55,17 +61,29 @@ def shapes(c):
     out = {"model.embed_tokens.weight": (c["vocab_size"], h), "model.norm.weight": (h,)}
     if star:
         out["model.norm.bias"] = (h,)
+    def gated(stem, f):
+        return {stem + "gate_proj": (f, h), stem + "up_proj": (f, h), stem + "down_proj": (h, f)}
+
     for l in range(c["num_hidden_layers"]):
         p = f"model.layers.{l}."
-        mlp = {"mlp.c_fc": (f, h), "mlp.c_proj": (h, f)} if star else {
-            "mlp.gate_proj": (f, h), "mlp.up_proj": (f, h), "mlp.down_proj": (h, f)}
+        mlp = {"mlp.c_fc": (f, h), "mlp.c_proj": (h, f)} if star else gated("mlp.", f)
+        if has_experts(c, l):
+            mlp = {"mlp.gate": (c["num_experts"], h), "mlp.shared_expert_gate": (1, h),
+                   **gated("mlp.shared_expert.", c["shared_expert_intermediate_size"])}
+            for e in range(c["num_experts"]):
+                mlp |= gated(f"mlp.experts.{e}.", c["moe_intermediate_size"])
         for name, shape in {"self_attn.q_proj": (q, h), "self_attn.k_proj": (kv, h), "self_attn.v_proj": (kv, h),
                             "self_attn.o_proj": (h, q), **mlp, "input_layernorm": (h,),
                             "post_attention_layernorm": (h,)}.items():
             out[p + name + ".weight"] = shape
-            if star:
+            qkv = name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+            if star or (qkv and c["model_type"] == "qwen2_moe"):
                 out[p + name + ".bias"] = shape[:1]
     return out
+
+
+def has_experts(c, layer):
+    return "num_experts" in c and layer not in c["mlp_only_layers"]
 
 
 def head_dim(c):
@@ -108,10 +126,25 @@ def forward(c, w, ids, dtype):
 
     def linear(x, t):
         y = x @ get(t + ".weight").T
-        return y + get(t + ".bias") if star else y
+        return y + get(t + ".bias") if t + ".bias" in w else y
 
     def gelu(x):
         return dtype(0.5) * x * (one + np.tanh(dtype(np.sqrt(2 / np.pi)) * (x + dtype(0.044715) * x ** 3)))
+
+    def network(x, t):
+        g = linear(x, t + "gate_proj")
+        g = gelu(g) if gemma else g / (one + np.exp(-g))
+        return linear(g * linear(x, t + "up_proj"), t + "down_proj")
+
+    def experts(x, t):
+        e = np.exp(linear(x, t + "gate"))
+        chance = e / e.sum(-1, keepdims=True)
+        y = np.zeros_like(x)
+        for row in range(n):
+            for i in np.argsort(-chance[row], kind="stable")[: c["num_experts_per_tok"]]:
+                y[row] += chance[row, i] * network(x[row : row + 1], f"{t}experts.{i}.")[0]
+        share = one / (one + np.exp(-linear(x, t + "shared_expert_gate")))
+        return y + share * network(x, t + "shared_expert.")
 
     pair = np.arange(d // 2, dtype=dtype)
     freq = dtype(c["rope_theta"]) ** (-2 * pair / dtype(d))
@@ -145,9 +178,7 @@ def forward(c, w, ids, dtype):
         if star:
             y = linear(gelu(linear(h, p + "mlp.c_fc")), p + "mlp.c_proj")
         else:
-            g = linear(h, p + "mlp.gate_proj")
-            g = gelu(g) if gemma else g / (one + np.exp(-g))
-            y = linear(g * linear(h, p + "mlp.up_proj"), p + "mlp.down_proj")
+            y = experts(h, p + "mlp.") if has_experts(c, l) else network(h, p + "mlp.")
         x = x + block * y
     x = norm(x, "model.norm")
     if mini:
