@@ -50,7 +50,7 @@ Status check(const Weight& weight, const SourceTensor& tensor) {
   if (weight.kind == Weight::Kind::kVector && !is_float(*tensor.type->form))
     return unsupported(
         fmt::format("vector {} has type {}; F32, F16 and BF16 are supported", name, tensor.type->name));
-  if (weight.transposed && !is_float(*tensor.type->form))
+  if (weight.transposed && (!is_float(*tensor.type->form) || tensor.planes != nullptr))
     return unsupported(
         fmt::format("tensor {} has type {} and lies transposed; F32, F16 and BF16 are supported", name,
                     tensor.type->name));
