@@ -219,6 +219,31 @@ out_has "kl of two caches" '"kv":"bf16"'
 echo "[313, 5, 9, 70, 12]" >"$work/kl-ids.json"
 run "kl of ids" 0 "$invar" kl "$oracles/models/llama-q256" "$oracles/gguf/quant/llama-q256-Q8_0.gguf" --tokens "$work/kl-ids.json"
 out_has "kl of ids" "5 tokens, 4 scored"
+# ---- convert
+bf16=$oracles/gguf/quant/llama-q256-BF16.gguf
+run "convert" 0 "$invar" convert "$bf16" "$work/q8.gguf" --type Q8_0
+out_has "convert" "top-1       "
+err_has "convert" "comparing: "
+run "convert: the file runs" 0 "$invar" inspect "$work/q8.gguf" --tensors
+out_has "convert: the file runs" "verdict    runs"
+out_has "convert: the file runs" "Q8_0    [256, 256]              69632 u8z128"
+run "convert as JSON" 0 "$invar" convert "$bf16" "$work/q4.gguf" --type Q4_K --json --threads 1
+out_has "convert as JSON" '"top1_agreement":'
+cp "$work/q4.gguf" "$work/q4.first"
+run "convert again" 0 "$invar" convert "$bf16" "$work/q4.gguf" --type Q4_K --no-kl --overwrite
+out_has "convert again" "not measured: --no-kl"
+check "convert again: other bytes with more threads" cmp -s "$work/q4.gguf" "$work/q4.first"
+run "convert into the cache" 0 "$invar" convert "$oracles/models/llama-q256"
+out_has "convert into the cache" "in the cache"
+refused "convert, exists" 2 "--overwrite" "$invar" convert "$bf16" "$work/q4.gguf"
+refused "convert onto itself" 1 "is the source itself" "$invar" convert "$work/q4.gguf" "$work/q4.gguf" --overwrite
+refused "convert, target" 2 "must end in .gguf" "$invar" convert "$bf16" "$work/q4.bin"
+refused "convert, no source" 2 "SRC DST" "$invar" convert
+refused "convert, type of the cache" 2 "name the target" "$invar" convert "$bf16" --type Q8_0
+refused "convert, folder" 1 "is no GGUF file" "$invar" convert "$oracles/models/llama-q256" "$work/x.gguf"
+refused "convert, no folder" 1 "cannot create" "$invar" convert "$bf16" "$work/none/x.gguf"
+check "convert: a file is left" [ -z "$(ls "$work" | grep -E 'x.gguf|tmp')" ]
+
 # ---- names: the cache of a hub as another tool has filled it (src/cli/hub tests what pull does)
 commit=0123456789abcdef0123456789abcdef01234567
 repo=$XDG_CACHE_HOME/huggingface/hub/models--own--tiny
@@ -261,7 +286,7 @@ check "rm: left" [ -z "$(ls "$XDG_CACHE_HOME/huggingface/hub")" ]
 refused "rm of what is gone" 1 "not in the cache" "$invar" rm own/tiny
 HF_HUB_CACHE=$work/elsewhere run "ls elsewhere" 0 "$invar" ls
 
-for verb in run inspect logits tokenize bench perplexity kl pull ls rm; do
+for verb in run inspect logits tokenize bench perplexity kl convert pull ls rm; do
   run "$verb --help" 0 "$invar" $verb --help
   out_has "$verb --help" Examples:
 done

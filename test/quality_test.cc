@@ -1,11 +1,12 @@
-// The quality tools against outside truth: distributions that independent float64 implementations stored
-// (test/data/oracles), and sums made by hand.
+// The quality tools and the converter against outside truth: distributions that independent float64
+// implementations stored (test/data/oracles), and sums made by hand.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/fp_environment.h"
+#include "cli/convert/convert.h"
 #include "cli/quality/comparison.h"
 #include "golden.h"
 #include "model_runner.h"
@@ -148,6 +149,62 @@ TEST(Quality, a_window_after_the_first_scores_with_what_lies_before_its_tokens) 
   const std::vector<int32_t> piece(s.ids.begin() + 8, s.ids.begin() + 24);
   const auto alone = score_windows_with(*engine, score_windows(piece, {}, {16, 16}), {});
   EXPECT_EQ((*scores)[20], (*alone)[12]);
+}
+
+// What convert writes, read again by the loader.
+std::shared_ptr<const Model> converted(const std::string& from, const char* type, Conversion* report) {
+  const std::string path = ::testing::TempDir() + "converted-" + (type != nullptr ? type : "same") + ".gguf";
+  const auto source = ModelSource::open(oracle_path(from));
+  if (!source.ok()) throw std::runtime_error(source.status().message());
+  const auto done = convert_gguf(**source, path, {.type = type == nullptr ? nullptr : find_encoder(type)});
+  if (!done.ok()) throw std::runtime_error(done.status().message());
+  *report = *done;
+  auto model = ModelRunner::load(path);
+  std::remove(path.c_str());  // stays mapped
+  return model;
+}
+
+std::vector<float> logits_of(const std::shared_ptr<const Model>& model, const std::vector<int32_t>& ids) {
+  return ModelRunner(model, {}).logits(ids);
+}
+
+TEST(Convert, types_that_lose_nothing_keep_every_bit_of_the_logits) {
+  const std::vector<int32_t> ids = read_golden(oracle_path("models/llama-q256/golden"))[0].ids;
+  const struct {
+    const char* from;
+    const char* type;
+  } kCases[] = {{"gguf/quant/llama-q256-BF16.gguf", nullptr},
+                {"gguf/quant/llama-q256-BF16.gguf", "F32"},
+                {"gguf/quant/llama-q256-Q4_K_M-mix.gguf", nullptr},
+                // Larger than what is there: stays.
+                {"gguf/quant/llama-q256-Q4_0.gguf", "Q8_0"}};
+  for (const auto& c : kCases) {
+    Conversion report;
+    const auto model = converted(c.from, c.type, &report);
+    EXPECT_EQ(logits_of(model, ids), logits_of(ModelRunner::load(oracle_path(c.from)), ids))
+        << c.from << " " << (c.type != nullptr ? c.type : "as it is");
+    if (c.type == nullptr || std::string(c.type) == "Q8_0") EXPECT_EQ(report.kept, report.tensors);
+  }
+}
+
+TEST(Convert, quantizing_costs_no_more_than_llama_cpp_s_files_do) {
+  const std::vector<int32_t> ids = read_golden(oracle_path("models/llama-q256/golden"))[2].ids;
+  const auto source = ModelRunner::load(oracle_path("gguf/quant/llama-q256-BF16.gguf"));
+  const auto kl_of = [&](const std::shared_ptr<const Model>& model) {
+    const auto rows = compare_windows(*engine_of(source), *engine_of(model),
+                                      score_windows(ids, {}, {int32_t(ids.size()), 1}), {});
+    if (!rows.ok()) throw std::runtime_error(rows.status().message());
+    return summarize(*rows).mean;
+  };
+  for (const char* type : {"Q8_0", "Q4_0", "Q4_K"}) {
+    Conversion report;
+    const double ours = kl_of(converted("gguf/quant/llama-q256-BF16.gguf", type, &report));
+    const double theirs =
+        kl_of(ModelRunner::load(oracle_path(std::string("gguf/quant/llama-q256-") + type + ".gguf")));
+    EXPECT_GT(report.types.at(type), 4) << type;
+    EXPECT_LT(ours, 1.1 * theirs) << type;
+    RecordProperty(type, std::to_string(ours) + " against " + std::to_string(theirs));
+  }
 }
 
 TEST(Quality, stops_when_asked) {

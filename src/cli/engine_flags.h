@@ -23,6 +23,7 @@ class EngineFlags {
   // --model, else the default model. An error says which file to place where.
   Result<std::string> model_path() const;
   Result<std::shared_ptr<const Model>> load_model() const;
+  int32_t threads() const { return threads_; }  // 0: every core
   RopeOverride rope() const;  // what load_model() does instead of what the file says
 
   CpuBackendOptions backend_options() const;

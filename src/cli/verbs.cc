@@ -23,6 +23,7 @@ constexpr Verb kVerbs[] = {
     {"replay", "send the requests of a log again and compare the answers", replay_verb},
     {"perplexity", "measure how well a model predicts a text", perplexity_verb},
     {"kl", "measure how far two models, formats or settings are apart on a text", kl_verb},
+    {"convert", "write a model in other tensor types, and measure what that costs", convert_verb},
     {"pull", "fetch a model from a hub into the cache", pull_verb},
     {"ls", "list the models that are on this machine", ls_verb},
     {"rm", "remove models from the cache", rm_verb},

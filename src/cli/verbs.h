@@ -37,6 +37,7 @@ int kl_verb(Arguments args);
 int pull_verb(Arguments args);
 int ls_verb(Arguments args);
 int rm_verb(Arguments args);
+int convert_verb(Arguments args);
 
 inline constexpr int kExitFailed = 1, kExitUsage = 2, kExitInterrupted = 130;
 

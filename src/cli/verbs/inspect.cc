@@ -199,11 +199,11 @@ void print_text(const Report& r, bool tensors) {
   if (r.metadata.size() > kShownLines)
     fmt::print("  and {} more; --json shows all\n", r.metadata.size() - kShownLines);
   if (!tensors) return;
-  fmt::print("\ntensors\n  {:<44} {:<7} {:<16} {:<12} {}\n", "name", "type", "shape", "packed as",
-             "in the file");
+  fmt::print("\ntensors\n  {:<44} {:<7} {:<16} {:>12} {:<12} {}\n", "name", "type", "shape", "bytes",
+             "packed as", "in the file");
   for (const SourceTensor& t : r.source->tensors())
-    fmt::print("  {:<44} {:<7} {:<16} {:<12} {}\n", quote(t.name, kShownBytes), t.type->name,
-               fmt::format("[{}]", fmt::join(t.shape, ", ")), packed_name(t),
+    fmt::print("  {:<44} {:<7} {:<16} {:>12} {:<12} {}\n", quote(t.name, kShownBytes), t.type->name,
+               fmt::format("[{}]", fmt::join(t.shape, ", ")), t.data.size(), packed_name(t),
                quote(t.stored_name, kShownBytes));
 }
 

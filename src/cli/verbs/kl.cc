@@ -6,13 +6,9 @@
 #include <algorithm>
 #include <boost/json.hpp>
 
-#include "base/fp_environment.h"
-#include "base/progress.h"
 #include "base/quote.h"
 #include "cli/engine_flags.h"
-#include "cli/interrupt.h"
-#include "cli/quality/comparison.h"
-#include "cli/quality/scored_text.h"
+#include "cli/quality/model_comparison.h"
 #include "cli/verbs.h"
 #include "kv/codec.h"
 
@@ -21,12 +17,7 @@ namespace {
 
 constexpr size_t kShownBytes = 60;
 
-struct Side {
-  EngineFlags flags;
-  std::shared_ptr<const Model> model;
-};
-
-boost::json::object side_json(const Side& side, double perplexity) {
+boost::json::object side_json(const ComparedModel& side, double perplexity) {
   return {{"name", printable(side.model->info().name)},
           {"path", printable(side.model->source().path(), 1000)},
           {"family", side.model->info().family},
@@ -34,7 +25,7 @@ boost::json::object side_json(const Side& side, double perplexity) {
           {"perplexity", perplexity}};
 }
 
-void print_json(const Side& a, const Side& b, const ScoredText& text, const Comparison& c) {
+void print_json(const ComparedModel& a, const ComparedModel& b, const ScoredText& text, const Comparison& c) {
   const boost::json::object o = {
       {"a", side_json(a, c.perplexity_a)},
       {"b", side_json(b, c.perplexity_b)},
@@ -55,7 +46,7 @@ void print_json(const Side& a, const Side& b, const ScoredText& text, const Comp
   fmt::print("{}\n", json_for_terminal(boost::json::serialize(o)));
 }
 
-void print_text(const Side& a, const Side& b, const ScoredText& text, const Comparison& c) {
+void print_text(const ComparedModel& a, const ComparedModel& b, const ScoredText& text, const Comparison& c) {
   for (const auto& [name, side] : {std::pair("A", &a), std::pair("B", &b)})
     fmt::print("{}           {} ({}, kv {})\n", name,
                printable_within(side->model->source().path(), 2 * kShownBytes), side->model->info().family,
@@ -64,49 +55,20 @@ void print_text(const Side& a, const Side& b, const ScoredText& text, const Comp
              text.bytes > 0 ? fmt::format("{} bytes, ", text.bytes) : "", text.tokens, c.tokens);
   fmt::print("windows     {} of at most {} tokens ({} before the text), stride {}\n\n", text.windows.size(),
              text.shape.window, text.prefix_tokens, text.shape.stride);
-  fmt::print("KL(A||B)    mean {:.6f} +- {:.6f}, median {:.6f}, p99 {:.6f}, max {:.6f} nats\n", c.mean,
-             c.mean_error, c.median, c.p99, c.max);
-  fmt::print("top-1       {:.2f}% agree ({} of {})\n", 100 * c.top1_agreement, c.same_top, c.tokens);
+  fmt::print("{}", figures_text(c));
   fmt::print("perplexity  A {:.4f}, B {:.4f}\n", c.perplexity_a, c.perplexity_b);
 }
 
-Status kl(Side& a, Side& b, bool one_model, const ScoredTextFlags& text_flags, bool json,
-          Interrupt& interrupt) {
-  ASSIGN_OR_RETURN(a.model, a.flags.load_model());
-  if (one_model) {
-    b.model = a.model;
-  } else {
-    ASSIGN_OR_RETURN(b.model, b.flags.load_model());
-    RETURN_IF_ERROR(check_same_vocabulary(*a.model, *b.model, !text_flags.from_ids()));
-  }
-  int32_t context = std::min(a.model->info().context_length, b.model->info().context_length);
-  if (a.flags.options.context > 0) context = a.flags.options.context;
-  ASSIGN_OR_RETURN(const ScoredText text, text_flags.read(*a.model, context));
-  for (Side* side : {&a, &b}) {
-    side->flags.options.context = text.shape.window;
-    side->flags.options.prefix_cache_bytes = 0;  // no two windows begin alike
-  }
-  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine_a, a.flags.make_engine(a.model));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine_b, b.flags.make_engine(b.model));
-  Comparison comparison;
-  {
-    Progress progress("comparing", scored_tokens(text.windows), Progress::Unit::kItems);
-    std::atomic<bool> stop{false};
-    interrupt.on_signal([&] { stop = true; });
-    auto rows =
-        compare_windows(*engine_a, *engine_b, text.windows, {&stop, [&](int64_t n) { progress.advance(n); }});
-    interrupt.on_signal(nullptr);
-    if (!rows.ok()) return rows.status();
-    comparison = summarize(*rows);
-  }
-  (json ? print_json : print_text)(a, b, text, comparison);
+Status kl(ComparedModel& a, ComparedModel& b, const ScoredTextFlags& text, bool json, Interrupt& interrupt) {
+  ASSIGN_OR_RETURN(const ModelComparison c, compare_models(a, b, text, interrupt));
+  (json ? print_json : print_text)(a, b, c.text, c.figures);
   return {};
 }
 
 }  // namespace
 
 int kl_verb(Arguments args) {
-  Side a, b;
+  ComparedModel a, b;
   ScoredTextFlags text;
   std::vector<std::string> models;
   std::string kv_a, kv_b;
@@ -142,13 +104,12 @@ int kl_verb(Arguments args) {
   if (models.size() == 2) b.flags.set_model(models[1]);
   if (!kv_a.empty()) a.flags.options.kv = kv_a;
   if (!kv_b.empty()) b.flags.options.kv = kv_b;
-  const bool one_model = models.size() < 2 || models[0] == models[1];
   if (models.size() < 2 && a.flags.options.kv == b.flags.options.kv)
     return fail_usage(invalid_argument(
         "there is nothing to compare: give two models, A B, or two settings of one, such as --kv-b f32"));
 
   Interrupt interrupt;
-  if (const Status s = kl(a, b, one_model, text, json, interrupt); !s.ok()) return fail(s);
+  if (const Status s = kl(a, b, text, json, interrupt); !s.ok()) return fail(s);
   return 0;
 }
 

@@ -1,0 +1,142 @@
+#include "cli/convert/convert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/quote.h"
+#include "base/thread_pool.h"
+#include "cli/convert/gguf_writer.h"
+
+namespace invar {
+namespace {
+
+constexpr int64_t kTileElements = 1 << 15;  // a multiple of every block
+constexpr int64_t kSlabTiles = 256;         // written at once
+
+double bits_per_weight(const WeightType& t) {
+  return 8.0 * t.block_bytes / t.block;
+}
+
+const WeightType& type_named(const char* name) {
+  const WeightType* t = weight_type_by_name(name);
+  CHECK(t != nullptr);
+  return *t;
+}
+
+bool is_matrix(const SourceTensor& t) {
+  const auto has = [&](std::string_view part) { return t.stored_name.find(part) != std::string_view::npos; };
+  return t.shape.size() >= 2 && t.stored_name.ends_with(".weight") && !has("norm") && !has("ffn_gate_inp") &&
+         !has("rope_freqs") && !has("conv1d");
+}
+
+int64_t elements_of(const SourceTensor& t) {
+  int64_t n = 1;
+  for (const int64_t d : t.shape)
+    n *= d;
+  return n;
+}
+
+uint64_t bytes_of(int64_t elements, const WeightType& type) {
+  return uint64_t(elements / type.block) * uint64_t(type.block_bytes);
+}
+
+Status write_converted(GgufWriter& writer, const SourceTensor& t, const WeightType& type, ThreadPool& pool,
+                       Progress& progress) {
+  const BlockEncoder* encoder = find_encoder(type.name);
+  CHECK(encoder != nullptr);
+  const int64_t elements = elements_of(t);
+  std::vector<std::byte> slab;
+  for (int64_t begin = 0; begin < elements; begin += kSlabTiles * kTileElements) {
+    const int64_t end = std::min(elements, begin + kSlabTiles * kTileElements);
+    slab.resize(bytes_of(end - begin, type));
+    std::atomic<bool> infinite{false}, too_large{false};
+    pool.run((end - begin + kTileElements - 1) / kTileElements, [&](int64_t tile, int) {
+      const int64_t first = begin + tile * kTileElements, n = std::min(kTileElements, end - first);
+      std::vector<float> row(static_cast<size_t>(n));
+      decode_weights(*t.type, t.data.data(), first, n, row.data());
+      if (!std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); })) {
+        infinite = true;
+        return;
+      }
+      if (!encoder->encode(row.data(), n, slab.data() + bytes_of(first - begin, type))) too_large = true;
+    });
+    if (infinite) return corrupt(fmt::format("tensor {}: holds NaN or infinity", quote(t.stored_name)));
+    if (too_large)
+      return unsupported(fmt::format("tensor {}: holds values that {} cannot; try --type BF16",
+                                     quote(t.stored_name), type.name));
+    RETURN_IF_ERROR(writer.append(slab));
+    progress.advance(end - begin);
+  }
+  return {};
+}
+
+}  // namespace
+
+const WeightType& converted_type(const SourceTensor& t, const BlockEncoder* wanted) {
+  if (wanted == nullptr || t.type->form == nullptr || t.planes != nullptr || !is_matrix(t)) return *t.type;
+  const WeightType* type = &type_named(wanted->type);
+  const bool is_float = type->unpack == nullptr;
+  if (is_float) return *type;
+  const bool is_head = t.stored_name == "output.weight" || t.stored_name == "token_embd.weight";
+  if (is_head && bits_per_weight(*type) < bits_per_weight(type_named("Q8_0"))) type = &type_named("Q8_0");
+  const int64_t cols = t.shape.back();
+  if (cols % type->block != 0) type = cols % 32 == 0 ? &type_named("Q8_0") : &type_named("F16");
+  return bits_per_weight(*t.type) <= bits_per_weight(*type) ? *t.type : *type;
+}
+
+Result<Conversion> convert_gguf(const ModelSource& source, const std::string& path,
+                                const ConvertOptions& options) {
+  const GgufFile* gguf = source.gguf();
+  CHECK(gguf != nullptr);
+  std::error_code ec;
+  if (std::filesystem::equivalent(source.path(), path, ec))
+    return invalid_argument(fmt::format("{}: is the source itself; name another file", path));
+  GgufWriter writer(path, gguf->alignment());
+  for (const GgufEntry& e : gguf->entries())
+    if (!e.key.starts_with("split.")) writer.add_entry(e);
+  if (options.type != nullptr) {
+    writer.add_u32("general.file_type", uint32_t(options.type->file_type));
+    writer.add_u32("general.quantization_version", 2);
+  }
+  Conversion c;
+  int64_t work = 0;
+  std::vector<const WeightType*> types;
+  for (const SourceTensor& t : source.tensors()) {
+    const WeightType& type = converted_type(t, options.type);
+    types.push_back(&type);
+    const uint64_t bytes = &type == t.type ? t.data.size() : bytes_of(elements_of(t), type);
+    writer.add_tensor(t.stored_name, type, t.shape, bytes);
+    work += elements_of(t);
+    c.bytes_before += t.data.size();
+    c.bytes_after += bytes;
+    ++c.tensors;
+    c.kept += &type == t.type ? 1 : 0;
+    ++c.types[type.name];
+  }
+  RETURN_IF_ERROR(writer.begin());
+  ThreadPool pool({options.threads});
+  {
+    Progress progress("converting", work, Progress::Unit::kItems);
+    for (size_t i = 0; i < types.size(); ++i) {
+      const SourceTensor& t = source.tensors()[i];
+      if (types[i] == t.type) {
+        RETURN_IF_ERROR(writer.append(t.data));
+        progress.advance(elements_of(t));
+      } else {
+        RETURN_IF_ERROR(write_converted(writer, t, *types[i], pool, progress));
+      }
+      source.drop_tensor_pages(t.data);
+    }
+  }
+  RETURN_IF_ERROR(writer.finish());
+  c.file_bytes = writer.bytes();
+  return c;
+}
+
+}  // namespace invar

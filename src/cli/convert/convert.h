@@ -1,0 +1,35 @@
+#pragma once
+// convert_gguf(): a GGUF file with the same metadata and other tensor types. What stays in its type keeps its
+// bytes. Errors name tensor and file. Uses all threads it is given.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/status.h"
+#include "cli/convert/block_encoders.h"
+#include "format/model_source.h"
+
+namespace invar {
+
+struct ConvertOptions {
+  const BlockEncoder* type = nullptr;  // of the matrices; nullptr: every tensor as it is
+  int threads = 0;                     // 0: every core
+};
+
+struct Conversion {
+  uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
+  uint64_t file_bytes = 0;
+  int tensors = 0, kept = 0;         // kept: byte for byte
+  std::map<std::string, int> types;  // of the tensors written
+};
+
+// The type that a tensor gets. Vectors, norms and routers stay, and what is no larger than the type asked
+// for. The output layer (and an embedding that may be tied to it) has at least Q8_0; rows that a block does
+// not divide get Q8_0, else F16.
+const WeightType& converted_type(const SourceTensor& tensor, const BlockEncoder* wanted);
+
+Result<Conversion> convert_gguf(const ModelSource& source, const std::string& path,
+                                const ConvertOptions& options);
+
+}  // namespace invar

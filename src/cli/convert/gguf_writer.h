@@ -1,0 +1,59 @@
+#pragma once
+// GgufWriter: writes a GGUF file (version 3) from metadata and tensors whose bytes come in order. The file
+// has a temporary name beside the target until finish(), so that the target is never half a file. Owned by
+// one thread. Errors name the file and what the operating system said.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "format/gguf.h"
+
+namespace invar {
+
+class GgufWriter {
+ public:
+  explicit GgufWriter(std::string path, uint64_t alignment = 32)
+      : path_(std::move(path)), alignment_(alignment) {}
+  ~GgufWriter();  // removes an unfinished file
+  GgufWriter(const GgufWriter&) = delete;
+  GgufWriter& operator=(const GgufWriter&) = delete;
+
+  // Before begin(). A later entry of the same key replaces an earlier one.
+  void add_entry(const GgufEntry& entry);
+  void add_u32(std::string_view key, uint32_t value);
+  void add_tensor(std::string_view name, const WeightType& type, std::span<const int64_t> shape,
+                  uint64_t bytes);
+
+  Status begin();                                  // header and directory
+  Status append(std::span<const std::byte> data);  // of the tensors in order, in pieces of any size
+  Status finish();                                 // everything is there
+  uint64_t bytes() const;                          // of the whole file
+
+ private:
+  struct Entry {
+    std::string key, value;  // the value with its type
+  };
+  struct Tensor {
+    std::string info;  // name, dimensions and type
+    uint64_t bytes, offset;
+  };
+  Status write(std::string_view bytes);
+  Status pad_to(uint64_t position);
+  Status failed(const char* what) const;
+
+  std::string path_, temporary_;
+  uint64_t alignment_, position_ = 0, data_start_ = 0, end_ = 0;
+  std::vector<Entry> entries_;
+  std::vector<Tensor> tensors_;
+  size_t tensor_ = 0;       // that is being written
+  uint64_t in_tensor_ = 0;  // bytes of it that have come
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace invar

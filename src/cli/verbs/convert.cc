@@ -1,0 +1,164 @@
+// invar convert: a model in other tensor types, or packed for this machine, and what that costs.
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <filesystem>
+
+#include "base/quote.h"
+#include "base/size_text.h"
+#include "cli/convert/convert.h"
+#include "cli/model_names.h"
+#include "cli/quality/model_comparison.h"
+#include "cli/verbs.h"
+
+namespace invar {
+namespace {
+
+constexpr size_t kShownBytes = 300;
+
+struct Plan {
+  EngineFlags flags;  // with the source as its model
+  ScoredTextFlags text;
+  std::string target;
+  ConvertOptions convert;
+  bool measure = true, json = false;
+};
+
+std::string types_text(const Conversion& c) {
+  std::string out;
+  for (const auto& [type, count] : c.types)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, type);
+  return out;
+}
+
+// measured: an error says why there are no figures.
+void print_text(const Plan& plan, const Conversion& c, const Result<ModelComparison>& measured) {
+  fmt::print("wrote       {} ({})\n", printable_within(plan.target, kShownBytes), size_text(c.file_bytes));
+  fmt::print("tensors     {}: {}; {} unchanged; {} from {} ({:.1f}%)\n", c.tensors, types_text(c), c.kept,
+             size_text(c.bytes_after), size_text(c.bytes_before),
+             c.bytes_before > 0 ? 100.0 * double(c.bytes_after) / double(c.bytes_before) : 100.0);
+  if (measured.ok())
+    fmt::print("{}text        {}, {} tokens scored; A is the source\n", figures_text(measured->figures),
+               printable_within(measured->text.name, kShownBytes), measured->figures.tokens);
+  else
+    fmt::print("KL(A||B)    not measured: {}\n", printable_within(measured.status().message(), kShownBytes));
+}
+
+void print_json(const Plan& plan, const Conversion& c, const Result<ModelComparison>& measured) {
+  boost::json::object types;
+  for (const auto& [type, count] : c.types)
+    types[type] = count;
+  boost::json::object o = {{"path", printable(plan.target, 2000)},
+                           {"file_bytes", c.file_bytes},
+                           {"tensor_bytes", c.bytes_after},
+                           {"source_tensor_bytes", c.bytes_before},
+                           {"tensors", c.tensors},
+                           {"unchanged", c.kept},
+                           {"types", std::move(types)}};
+  if (measured.ok()) {
+    const Comparison& f = measured->figures;
+    o["kl"] = {
+        {"mean", f.mean}, {"mean_error", f.mean_error}, {"median", f.median}, {"p99", f.p99}, {"max", f.max}};
+    o["top1_agreement"] = f.top1_agreement;
+    o["scored_tokens"] = f.tokens;
+    o["text"] = printable(measured->text.name);
+  } else {
+    o["kl"] = nullptr;
+    o["not_measured"] = printable_within(measured.status().message(), kShownBytes);
+  }
+  fmt::print("{}\n", json_for_terminal(boost::json::serialize(o)));
+}
+
+Status pack(Plan& plan) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, plan.flags.load_model());
+  if (model->packed_in_memory())
+    return io_error("the cache cannot be written: the model would be packed again at each start");
+  if (plan.json)
+    fmt::print("{}\n", boost::json::serialize(boost::json::object{{"packed_bytes", model->packed_bytes()}}));
+  else
+    fmt::print("packed      {} in the cache, where each start finds them\n",
+               size_text(model->packed_bytes()));
+  return {};
+}
+
+Status convert(Plan& plan, Interrupt& interrupt) {
+  if (plan.target.empty()) return pack(plan);
+  Conversion conversion;
+  {
+    ASSIGN_OR_RETURN(const std::string path, plan.flags.model_path());
+    ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
+    if (source->gguf() == nullptr)
+      return unsupported(
+          fmt::format("{}: is no GGUF file; only those can be written as GGUF (without DST it is packed)",
+                      printable_within(path, kShownBytes)));
+    ASSIGN_OR_RETURN(conversion, convert_gguf(*source, plan.target, plan.convert));
+  }
+  Result<ModelComparison> measured = Status(Code::kCancelled, "--no-kl was given");
+  if (plan.measure) {
+    ComparedModel a, b;
+    a.flags = b.flags = plan.flags;
+    b.flags.set_model(plan.target);
+    measured = compare_models(a, b, plan.text, interrupt);
+    if (interrupt.seen()) return measured.ok() ? Status(Code::kCancelled, "interrupted") : measured.status();
+  }
+  (plan.json ? print_json : print_text)(plan, conversion, measured);
+  return {};
+}
+
+}  // namespace
+
+int convert_verb(Arguments args) {
+  Plan plan;
+  std::vector<std::string> names, types;
+  std::string type;
+  bool overwrite = false, no_kl = false;
+  for (const BlockEncoder& e : block_encoders())
+    types.emplace_back(e.type);
+  Flags flags("convert", "write a model in other tensor types, and measure what that costs");
+  flags.example("invar convert model-bf16.gguf model-q4.gguf --type Q4_K", "with the KL against the source");
+  flags.example("invar convert model.gguf", "pack it now, which the first start would do");
+  flags.rest(
+      "SRC DST", &names,
+      "SRC: a model as --model takes it; DST: the .gguf file to write, none: the cache of packed weights");
+  flags.section("Conversion");
+  flags.choice(
+      "--type", &type, types,
+      "of the matrices; vectors, norms, routers and what is smaller already stay (default: all stay)");
+  flags.on("--overwrite", &overwrite, "DST may exist");
+  flags.on("--no-kl", &no_kl, "do not measure");
+  flags.on("--json", &plan.json, "one JSON object on standard output");
+  plan.text.declare(flags);
+  plan.flags.declare(flags);
+  flags.note(
+      "With a quantized type the output layer and the embedding have at least Q8_0, and rows that its blocks "
+      "do not "
+      "divide get Q8_0, else F16. The figures are those of invar kl SRC DST.");
+  if (const auto end = parse_or_end(flags, args)) return *end;
+  if (const Status s = plan.text.check(); !s.ok()) return fail_usage(s);
+  if (plan.flags.names_model())
+    return fail_usage(invalid_argument("the models stand without a flag: invar convert SRC DST"));
+  if (names.empty() || names.size() > 2 || names[0].empty() || names.back().empty())
+    return fail_usage(invalid_argument("give a source and a target: invar convert SRC DST"));
+  plan.flags.set_model(names[0]);
+  if (names.size() == 2) {
+    plan.target = names[1];
+    if (!plan.target.ends_with(".gguf"))
+      return fail_usage(
+          invalid_argument(fmt::format("{}: the target must end in .gguf", shown_value(plan.target))));
+    if (std::error_code ec; !overwrite && std::filesystem::exists(plan.target, ec))
+      return fail_usage(invalid_argument(
+          fmt::format("{}: exists; give --overwrite or another name", shown_value(plan.target))));
+  } else if (!type.empty()) {
+    return fail_usage(invalid_argument("--type is about a file: name the target, invar convert SRC DST"));
+  }
+  if (!type.empty()) plan.convert.type = find_encoder(type);
+  plan.convert.threads = plan.flags.threads();
+  plan.measure = !no_kl;
+
+  Interrupt interrupt;  // without a handler: ends at once, and takes unfinished files along
+  if (const Status s = convert(plan, interrupt); !s.ok()) return fail(s);
+  return 0;
+}
+
+}  // namespace invar
