@@ -27,17 +27,22 @@ void iv_buffer_free(iv_buffer*);
 // Always IV_PANIC: shows that panics are caught.
 int32_t iv_test_panic(void);
 
-// tokenizer.ggml.*: model, pre, tokens, token_type, scores, merges, add_space_prefix.
+// tokenizer.ggml.*: model, pre, tokens, token_type, scores, merges, add_space_prefix, remove_extra_whitespaces,
+// unknown_token_id (-1: none), precompiled_charsmap.
 typedef struct {
   iv_text model, pre;
   const iv_text* tokens; size_t token_count;
   const int32_t* types; size_t type_count;
   const float* scores; size_t score_count;
   const iv_text* merges; size_t merge_count;
-  uint8_t space_prefix;
+  uint8_t space_prefix, remove_extra_whitespaces;
+  int64_t unknown;
+  iv_text charsmap;
 } iv_gguf_vocab;
 
-int32_t iv_tokenizer_from_gguf(const iv_gguf_vocab*, const iv_tokenizer** out, uint8_t* default_add_bos);
+// What a file of this kind wants around a text when it does not say.
+typedef struct { uint8_t bos, eos; } iv_around;
+int32_t iv_tokenizer_from_gguf(const iv_gguf_vocab*, const iv_tokenizer** out, iv_around* default_around);
 int32_t iv_tokenizer_from_json(iv_text tokenizer_json, const iv_tokenizer** out);
 // `file`: the name of a file of ranks, tekken.json or *.tiktoken, which says what the file itself does not.
 int32_t iv_tokenizer_from_ranks(iv_text file, iv_text content, const iv_tokenizer** out);

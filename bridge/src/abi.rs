@@ -1,6 +1,6 @@
 //! The exported functions; bridge.h says what each one does. Only conversions happen here.
 
-use crate::gguf_vocab::{self, GgufVocab};
+use crate::gguf_vocab::{self, Around, GgufVocab};
 use crate::json::Json;
 use crate::rank_files;
 use crate::render::{self, Request};
@@ -91,17 +91,20 @@ pub struct IvGgufVocab {
     merges: *const IvText,
     merge_count: usize,
     space_prefix: u8,
+    remove_extra_whitespaces: u8,
+    unknown: i64,
+    charsmap: IvText,
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn iv_tokenizer_from_gguf(
     vocab: *const IvGgufVocab,
     out: *mut *const Tokenizer,
-    default_add_bos: *mut u8,
+    default_around: *mut Around,
 ) -> i32 {
     export(|| {
         let vocab = &*vocab;
-        let (tokenizer, add_bos) = gguf_vocab::build(&GgufVocab {
+        let (tokenizer, around) = gguf_vocab::build(&GgufVocab {
             model: vocab.model.text("tokenizer.ggml.model")?,
             pre: vocab.pre.text("tokenizer.ggml.pre")?,
             tokens: texts(vocab.tokens, vocab.token_count, "tokenizer.ggml.tokens")?,
@@ -109,8 +112,11 @@ pub unsafe extern "C" fn iv_tokenizer_from_gguf(
             scores: slice(vocab.scores, vocab.score_count).to_vec(),
             merges: texts(vocab.merges, vocab.merge_count, "tokenizer.ggml.merges")?,
             space_prefix: vocab.space_prefix != 0,
+            unknown: u32::try_from(vocab.unknown).ok(),
+            charsmap: vocab.charsmap.bytes(),
+            remove_extra_whitespaces: vocab.remove_extra_whitespaces != 0,
         })?;
-        *default_add_bos = add_bos.into();
+        *default_around = around;
         *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer)?));
         Ok(())
     })

@@ -1,5 +1,7 @@
 //! Base64 as tokenizer files use it: the standard alphabet, padding or none, nothing else in between.
 
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// The six bits of a digit.
 pub(crate) fn digit(letter: u8) -> Option<u8> {
     Some(match letter {
@@ -28,4 +30,19 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
         bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
     }
     Some(bytes)
+}
+
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let mut bits = 0u32;
+        for at in 0..3 {
+            bits = bits << 8 | u32::from(group.get(at).copied().unwrap_or(0));
+        }
+        for at in 0..4 {
+            let letter = ALPHABET[(bits >> (18 - 6 * at) & 63) as usize];
+            text.push(if at <= group.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
 }

@@ -1,7 +1,8 @@
 //! `tokenizer.ggml.pre`: the name a GGUF file gives to the way text is cut before byte-level BPE.
 //!
-//! One row per name. A row says what the model's own `tokenizer.json` does; names whose original could not be
-//! established are absent on purpose, because a wrong cut gives plausible but wrong token ids.
+//! One row per cut, with the names that files give it. A row says what the model's own `tokenizer.json` does or, where that
+//! could not be established, what the name means to the programs that write such files. Names whose cut is not known are
+//! absent on purpose, because a wrong cut gives plausible but wrong token ids.
 
 /// Contractions, words, numbers, punctuation, blanks: the cut of GPT-2, which byte-level pre-tokenizers call their own.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -55,6 +56,23 @@ const DEEPSEEK_LLM_WORDS: &str = concat!(
     r"]+"
 );
 const DEEPSEEK_LLM_PUNCTUATION: &str = r"\s?[!-/:-~！-／：-～‘-‟　-。]+";
+/// One to three numerals, from the front.
+const DIGITS_IN_THREES: &str = r"\p{N}{1,3}";
+/// Kimi K2: as o200k, with runs of Han letters by themselves.
+const KIMI_K2: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// EXAONE MoE: a word goes on over single blanks.
+const EXAONE_MOE: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+";
+/// Jais 2: runs of blanks by powers of two.
+const JAIS_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}";
+/// MiniCPM 5, after its numbers.
+const ANY_DIGITS: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// As Qwen 2 without English contractions.
+const ONE_DIGIT_NO_CONTRACTIONS: &str =
+    r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const YOUTU_SCRIPTS: &str = r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+";
+/// o200k with single digits.
+const O200K_ONE_DIGIT: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const DEEPSEEK_V3_WORDS: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
 
 pub(crate) struct PreTokenizer {
@@ -76,28 +94,63 @@ const fn row(names: &'static [&'static str], splits: &'static [&'static str]) ->
 }
 
 const TABLE: &[PreTokenizer] = &[
-    row(&["gpt-2", "phi-2", "jais"], &[GPT2]),
+    row(
+        &[
+            "gpt-2",
+            "phi-2",
+            "jais",
+            "gigachat",
+            "a.x-4.0",
+            "mellum",
+            "exaone4",
+            "trillion",
+            "granite-docling",
+            "jina-es",
+            "jina-de",
+            "jina-v2-es",
+            "jina-v2-de",
+        ],
+        &[GPT2],
+    ),
     // Descendants of GPT-NeoX, whose tokenizer normalizes.
-    PreTokenizer { nfc: true, ..row(&["olmo", "mpt"], &[GPT2]) },
-    row(&["smollm", "starcoder", "refact"], &[DIGIT, GPT2]),
+    PreTokenizer { nfc: true, ..row(&["olmo", "mpt", "modern-bert"], &[GPT2]) },
+    row(&["smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"], &[DIGIT, GPT2]),
     PreTokenizer { nfc: true, ..row(&["command-r"], &[DIGIT, GPT2]) },
-    PreTokenizer { ignore_merges: true, add_bos: true, ..row(&["llama-bpe", "llama3", "llama-v3"], &[THREE_DIGITS]) },
+    PreTokenizer {
+        ignore_merges: true,
+        add_bos: true,
+        ..row(
+            &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
+            &[THREE_DIGITS],
+        )
+    },
     row(&["dbrx", "smaug-bpe", "chatglm-bpe", "glm4"], &[THREE_DIGITS]),
     PreTokenizer { nfc: true, ..row(&["qwen2", "deepseek-r1-qwen"], &[ONE_DIGIT]) },
+    row(&["stablelm2", "hunyuan", "solar-open", "grok-2", "megrez", "kormo", "f2llmv2"], &[ONE_DIGIT]),
     PreTokenizer { nfc: true, ..row(&["qwen35"], &[ONE_DIGIT_MARKS]) },
     row(&["seed-coder"], &[SEED_CODER]),
-    row(&["bailingmoe", "bailingmoe2"], &[BAILING]),
+    row(&["bailingmoe", "bailingmoe2", "llada-moe"], &[BAILING]),
     PreTokenizer { ignore_merges: true, ..row(&["gpt-4o"], &[O200K]) },
-    row(&["llama4"], &[O200K]),
+    row(&["llama4", "kanana2", "talkie", "minimax-m2"], &[O200K]),
+    PreTokenizer { ignore_merges: true, ..row(&["granite-embed-multi-97m"], &[O200K]) },
+    row(&["tiny_aya", "cohere2moe"], &[r"\d{1,3}(?=(?:\d{3})*\b)", O200K]),
+    PreTokenizer { ignore_merges: true, ..row(&["youtu"], &[YOUTU_SCRIPTS, O200K_ONE_DIGIT]) },
+    row(&["kimi-k2"], &[KIMI_K2]),
+    row(&["exaone-moe"], &[EXAONE_MOE]),
+    row(&["jais-2"], &[JAIS_2]),
+    PreTokenizer { ignore_merges: true, ..row(&["minicpm5"], &[DIGITS_IN_THREES, ANY_DIGITS]) },
+    row(&["ufakzeka"], &[ONE_DIGIT_NO_CONTRACTIONS]),
+    row(&["laguna"], &[r"[^\n]+|[\n]+", ONE_DIGIT]),
+    row(&["superbpe"], &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"]),
     PreTokenizer { ignore_merges: true, add_bos: true, ..row(&["tekken"], &[TEKKEN]) },
-    row(&["deepseek-v3"], &[r"\p{N}{1,3}", CJK_AND_KANA, DEEPSEEK_V3_WORDS]),
+    row(&["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], &[DIGITS_IN_THREES, CJK_AND_KANA, DEEPSEEK_V3_WORDS]),
     row(&["deepseek-coder"], &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CODER_CJK, DIGIT]),
     row(
         &["deepseek-llm"],
         &[r"[\r\n]", DEEPSEEK_LLM_WORDS, DEEPSEEK_LLM_PUNCTUATION, r"\s+$", DEEPSEEK_CODER_CJK, DIGIT],
     ),
     PreTokenizer { steps: Some(FALCON_STEPS), ..row(&["falcon"], &[]) },
-    row(&["bloom", "poro-chat"], &[BLOOM]),
+    row(&["bloom", "poro-chat", "gpt3-finnish"], &[BLOOM]),
     row(&["viking"], &[BLOOM, DIGIT]),
 ];
 

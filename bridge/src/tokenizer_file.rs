@@ -13,11 +13,13 @@ use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper, PreTokenizerWr
 /// The largest published files have 40 MB, their longest pattern has some hundred bytes, their charsmap 320 KB.
 pub(crate) const MAX_FILE_BYTES: usize = 128 << 20;
 pub(crate) const MAX_PATTERN_BYTES: usize = 4096;
+/// The library's kinds of model; older files leave their kind to be guessed.
+const KINDS: [&str; 4] = ["BPE", "WordPiece", "Unigram", "WordLevel"];
 const MAX_CHARSMAP_BYTES: usize = 4 << 20;
 /// Of WordPiece; real files have 100.
 const MAX_WORD_CHARS: u64 = 256;
 /// Of Unigram, which looks for the end of each piece from every letter on; real ones have some dozens.
-const MAX_PIECE_BYTES: usize = 1024;
+pub(crate) const MAX_PIECE_BYTES: usize = 1024;
 /// JSON objects in the description of one part of the pipeline.
 const MAX_OBJECTS: usize = 256;
 
@@ -46,6 +48,8 @@ struct Added {
 
 #[derive(Deserialize)]
 struct ModelOutline {
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
     #[serde(default)]
     dropout: Option<f64>,
     /// WordPiece tries every end of a word of at most this length.
@@ -60,6 +64,14 @@ pub(crate) fn read(json: &[u8]) -> Outcome<Tokenizer> {
         return Err(limit(format!("{} bytes, the limit is {MAX_FILE_BYTES}", json.len())));
     }
     let outline: Outline = serde_json::from_slice(json).map_err(wrong)?;
+    if let Some(kind) = outline.model.kind.as_deref().filter(|kind| !KINDS.contains(kind)) {
+        let message = format!(
+            "tokenizer.json: model.type '{}' is not supported (known: {}); take the tokenizer of a model of a known kind",
+            shown(kind),
+            KINDS.join(", ")
+        );
+        return Err(Failure::new(Kind::Unsupported, message));
+    }
     let parts = [
         ("normalizer", &outline.normalizer),
         ("pre_tokenizer", &outline.pre_tokenizer),
@@ -140,7 +152,7 @@ fn check_part(part: &Value, objects: &mut usize) -> Result<(), String> {
 }
 
 /// The map starts with the size of its first table, which the library reserves without looking further.
-fn check_charsmap(base64: &str) -> Result<(), String> {
+pub(crate) fn check_charsmap(base64: &str) -> Result<(), String> {
     if base64.len() > MAX_CHARSMAP_BYTES {
         return Err(format!("a precompiled_charsmap of {} bytes, the limit is {MAX_CHARSMAP_BYTES}", base64.len()));
     }

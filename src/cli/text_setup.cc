@@ -77,10 +77,25 @@ Result<TextModelParts> gguf_parts(const GgufFile& file) {
   ASSIGN_OR_RETURN(vocab.add_bos, file.get_bool("tokenizer.ggml.add_bos_token"));
   ASSIGN_OR_RETURN(vocab.add_eos, file.get_bool("tokenizer.ggml.add_eos_token"));
   ASSIGN_OR_RETURN(vocab.add_space_prefix, file.get_bool("tokenizer.ggml.add_space_prefix"));
+  ASSIGN_OR_RETURN(vocab.add_sep, file.get_bool("tokenizer.ggml.add_sep_token"));
+  ASSIGN_OR_RETURN(vocab.remove_extra_whitespaces, file.get_bool("tokenizer.ggml.remove_extra_whitespaces"));
+  ASSIGN_OR_RETURN(const auto charsmap, file.get_ints("tokenizer.ggml.precompiled_charsmap"));
+  std::string charsmap_bytes;
+  if (charsmap) {
+    for (const int64_t byte : *charsmap) {  // of either sign
+      if (byte < -128 || byte > 255)
+        return corrupt("tokenizer.ggml.precompiled_charsmap: a value is no byte");
+      charsmap_bytes.push_back(static_cast<char>(byte));
+    }
+  }
+  vocab.charsmap = charsmap_bytes;
   ASSIGN_OR_RETURN(vocab.bos, file.get_u32("tokenizer.ggml.bos_token_id"));
   ASSIGN_OR_RETURN(vocab.eos, file.get_u32("tokenizer.ggml.eos_token_id"));
   ASSIGN_OR_RETURN(vocab.eot, file.get_u32("tokenizer.ggml.eot_token_id"));
   ASSIGN_OR_RETURN(vocab.eom, file.get_u32("tokenizer.ggml.eom_token_id"));
+  ASSIGN_OR_RETURN(vocab.unknown, file.get_u32("tokenizer.ggml.unknown_token_id"));
+  ASSIGN_OR_RETURN(vocab.cls, file.get_u32("tokenizer.ggml.cls_token_id"));
+  ASSIGN_OR_RETURN(vocab.sep, file.get_u32("tokenizer.ggml.seperator_token_id"));
 
   TextModelParts parts;
   ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::from_gguf(vocab));
@@ -136,9 +151,9 @@ Result<std::shared_ptr<const Tokenizer>> folder_tokenizer(const ModelSource& sou
   // Its text may be no text at all: only whether it is there counts.
   if (source.side_file("tokenizer.model").status().code() != Code::kNotFound)
     return unsupported(
-        "tokenizer.model: a SentencePiece file without a tokenizer.json beside it; convert it to "
-        "tokenizer.json "
-        "(with save_pretrained of the transformers library), or use a GGUF file of the model");
+        "tokenizer.model: a SentencePiece file without a tokenizer.json beside it; convert it "
+        "to tokenizer.json (with save_pretrained of the transformers library), or use a GGUF file of the "
+        "model");
   return not_found(fmt::format("{}, nor {}; copy the tokenizer's file from where the model came from",
                                json.status().message(), fmt::join(text::kRankFiles, ", ")));
 }

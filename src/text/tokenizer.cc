@@ -83,14 +83,24 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
   in.score_count = vocab.scores.size();
   in.merges = merges.data();
   in.merge_count = merges.size();
-  in.space_prefix = vocab.add_space_prefix.value_or(true) ? 1 : 0;
+  in.space_prefix = vocab.add_space_prefix.value_or(vocab.model != "gemma4") ? 1 : 0;
+  in.remove_extra_whitespaces = vocab.remove_extra_whitespaces.value_or(false) ? 1 : 0;
+  in.unknown = vocab.unknown ? int64_t{*vocab.unknown} : -1;
+  in.charsmap = text::to_iv(vocab.charsmap);
   const iv_tokenizer* handle = nullptr;
-  uint8_t default_add_bos = 0;
-  RETURN_IF_ERROR(bridge_status(iv_tokenizer_from_gguf(&in, &handle, &default_add_bos)));
+  iv_around wanted{};
+  RETURN_IF_ERROR(bridge_status(iv_tokenizer_from_gguf(&in, &handle, &wanted)));
   std::shared_ptr<Tokenizer> t(new Tokenizer(handle));
 
   ASSIGN_OR_RETURN(t->bos_, checked_id("bos_token_id", vocab.bos, t->vocab_size_));
   ASSIGN_OR_RETURN(t->eos_, checked_id("eos_token_id", vocab.eos, t->vocab_size_));
+  const bool is_bert = vocab.model == "bert";
+  if (is_bert && vocab.cls) {
+    ASSIGN_OR_RETURN(t->bos_, checked_id("cls_token_id", vocab.cls, t->vocab_size_));
+  }
+  if (is_bert && vocab.sep) {
+    ASSIGN_OR_RETURN(t->eos_, checked_id("seperator_token_id", vocab.sep, t->vocab_size_));
+  }
   ASSIGN_OR_RETURN(t->eot_, checked_id("eot_token_id", vocab.eot, t->vocab_size_));
   ASSIGN_OR_RETURN(const int32_t eom, checked_id("eom_token_id", vocab.eom, t->vocab_size_));
   if (vocab.add_bos.value_or(false) && t->bos_ == kNoToken) {
@@ -101,8 +111,9 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
   }
   t->prefix_.clear();
   t->suffix_.clear();
-  if (vocab.add_bos.value_or(default_add_bos != 0) && t->bos_ != kNoToken) t->prefix_.push_back(t->bos_);
-  if (vocab.add_eos.value_or(false)) t->suffix_.push_back(t->eos_);
+  const std::optional<bool> add_eos = is_bert ? vocab.add_sep : vocab.add_eos;
+  if (vocab.add_bos.value_or(wanted.bos != 0) && t->bos_ != kNoToken) t->prefix_.push_back(t->bos_);
+  if (add_eos.value_or(wanted.eos != 0) && t->eos_ != kNoToken) t->suffix_.push_back(t->eos_);
   t->collect_stop_ids(eom);
   return std::shared_ptr<const Tokenizer>(std::move(t));
 }

@@ -131,6 +131,23 @@ TEST(TokenizerFile, pipelines_of_absurd_length_are_refused) {
   EXPECT_THAT(error_of({.merges = std::string(200 << 20, ' ') + "[]"}), HasSubstr("the limit is 134217728"));
 }
 
+TEST(TokenizerFile, unknown_kinds_and_costly_pieces_are_refused_by_name) {
+  const auto error_with_model = [](const std::string& model) {
+    const auto t = Tokenizer::from_json(R"({"version":"1.0","added_tokens":[],"model":)" + model + "}", "");
+    return t.ok() ? "ok" : t.status().message();
+  };
+  EXPECT_THAT(error_with_model(R"({"type":"Morphemes","vocab":{}})"),
+              HasSubstr("tokenizer.json: model.type 'Morphemes' is not supported (known: BPE, WordPiece, "
+                        "Unigram, WordLevel)"));
+  EXPECT_THAT(error_with_model(R"({"type":"WordPiece","unk_token":"u","continuing_subword_prefix":"##",
+                                   "max_input_chars_per_word":1000000,"vocab":{"u":0}})"),
+              HasSubstr("max_input_chars_per_word is larger than 256"));
+  EXPECT_THAT(
+      error_with_model(fmt::format(R"({{"type":"Unigram","unk_id":0,"vocab":[["u",0.0],["{}",-1.0]]}})",
+                                   std::string(2000, 'a'))),
+      HasSubstr("model.vocab[1]: a piece of 2000 bytes, the limit is 1024"));
+}
+
 TEST(TokenizerFile, ids_and_tokens_are_there_once) {
   EXPECT_THAT(error_of({.vocab = R"({"a":0,"b":0,"ab":2})"}),
               HasSubstr("tokenizer.json: model.vocab: id 0 appears twice"));

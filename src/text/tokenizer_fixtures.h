@@ -182,4 +182,51 @@ inline OwnedVocab sentence_piece_vocab(const std::string& tokenizer_json) {
   return out;
 }
 
+// tokenizer.ggml.model = bert: word starts are marked in place of the pieces that go on.
+inline OwnedVocab word_piece_vocab(const std::string& tokenizer_json) {
+  const boost::json::value root = boost::json::parse(tokenizer_json);
+  OwnedVocab out;
+  out.vocab.model = "bert";
+  const boost::json::object& vocab = root.at("model").at("vocab").as_object();
+  out.tokens.resize(vocab.size());
+  out.types.assign(vocab.size(), kNormal);
+  for (const auto& [token, id] : vocab) {
+    std::string text(token);
+    if (text.starts_with("##")) {
+      text.erase(0, 2);
+    } else if (text.size() < 3 || !text.starts_with('[') || !text.ends_with(']')) {
+      text.insert(0, "\u2581");
+    }
+    out.tokens[id.to_number<size_t>()] = text;
+  }
+  for (const auto& added : root.at("added_tokens").as_array())
+    out.types[added.at("id").to_number<size_t>()] = kControl;
+  return out;
+}
+
+// tokenizer.ggml.model = t5.
+inline OwnedVocab unigram_vocab(const std::string& tokenizer_json) {
+  const boost::json::value root = boost::json::parse(tokenizer_json);
+  OwnedVocab out;
+  out.vocab.model = "t5";
+  for (const auto& piece : root.at("model").at("vocab").as_array()) {
+    out.tokens.push_back(as_string(piece.at(0)));
+    out.scores.push_back(piece.at(1).to_number<float>());
+    out.types.push_back(kNormal);
+  }
+  for (const auto& added : root.at("added_tokens").as_array()) {
+    const size_t id = added.at("id").to_number<size_t>();
+    if (id >= out.tokens.size()) {
+      out.tokens.resize(id + 1, as_string(added.at("content")));
+      out.scores.resize(id + 1, 0.0f);
+      out.types.resize(id + 1, kControl);
+    }
+    out.types[id] = kControl;
+  }
+  const size_t unknown = root.at("model").at("unk_id").to_number<size_t>();
+  out.types[unknown] = kUnknown;
+  out.vocab.unknown = static_cast<uint32_t>(unknown);
+  return out;
+}
+
 }  // namespace invar::text
