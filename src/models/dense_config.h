@@ -13,10 +13,12 @@ namespace invar {
 struct DenseRules {
   double rope_theta = 10000;
   bool tied_head = false;
-  int32_t head_dim = 0;             // 0: hidden / heads
-  bool bias_keys = true;            // attention_bias and mlp_bias are read
-  bool qkv_bias = false;            // where they are not: q, k and v have biases
-  const char* activation = "silu";  // the one function of the gate
+  int32_t head_dim = 0;                                     // 0: hidden / heads
+  int32_t vocab = 0, heads = 0, kv_heads = 0, context = 0;  // 0: the file must say it; kv_heads: heads
+  double norm_eps = 0;                                      // 0: the file must say it
+  bool bias_keys = true;                                    // attention_bias and mlp_bias are read
+  bool qkv_bias = false;                                    // where they are not: q, k and v have biases
+  const char* activation = "silu";                          // the one function of the gate
   // Keys that change the mathematics; where a family has no meaning for them they are refused by name.
   bool multipliers = false;   // of embeddings, residuals, scores and logits
   bool softcaps = false;      // of scores and logits

@@ -119,6 +119,18 @@ TEST(Gemma4, keys_that_do_not_fit_are_named) {
               HasSubstr("4 attention heads are no multiple of 3"));
 }
 
+// As the published files of the larger sizes: the rest is Hugging Face's default.
+TEST(Gemma3, a_file_need_not_say_what_its_configuration_class_does) {
+  EXPECT_THAT(error_with("gemma3-text-270m-shape", "\"num_attention_heads\": 2,", ""),
+              HasSubstr("[128, 64]"));
+  EXPECT_THAT(error_with("gemma3-text-270m-shape", "\"num_key_value_heads\": 1,", ""),
+              HasSubstr("2 attention heads are no multiple of 4"));
+  EXPECT_THAT(error_with("gemma3-text-270m-shape", "\"vocab_size\": 480", "\"other\": 1"),
+              HasSubstr("[262208, 64]"));
+  EXPECT_EQ(error_with("gemma3-text-270m-shape", "\"rms_norm_eps\": 1e-06,", ""), "ok");
+  EXPECT_EQ(error_with("gemma3-text-270m-shape", "\"max_position_embeddings\": 512,", ""), "ok");
+}
+
 TEST(Gemma3n, streams_are_mixed_before_and_after_every_layer) {
   const auto model = load("gemma3n-text");
   const Graph& graph = model->graph();

@@ -233,33 +233,37 @@ Status parse_factors(const HfConfig& c, const DenseRules& rules, ModelConfig* ou
 
 Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& rules) {
   const HfConfig& c = *source.config();
-  const auto size = [&](const char* key, int64_t most, int32_t* out) -> Status {
+  const auto size = [&](const char* key, int64_t most, int32_t* out, int32_t fallback = 0) -> Status {
     if (const auto list = c.get_ints(key); list.ok() && *list && !(*list)->empty()) {  // one for every layer
       for (const int64_t value : **list)
         if (value != (*list)->front() && !rules.own_layers)
           return refuse(fmt::format("a {} that differs between layers", key));
       return check_size(key, (*list)->front(), most, out);
     }
+    if (fallback > 0 && !c.has(key)) return check_size(key, fallback, most, out);
     ASSIGN_OR_RETURN(const int64_t value, required(c.get_int(key), key));
     return check_size(key, value, most, out);
   };
   ModelConfig out;
   RETURN_IF_ERROR(size("num_hidden_layers", kMaxLayers, &out.layers));
   RETURN_IF_ERROR(refuse_unsupported(c, rules));
-  RETURN_IF_ERROR(size("vocab_size", kMaxVocab, &out.vocab));
+  RETURN_IF_ERROR(size("vocab_size", kMaxVocab, &out.vocab, rules.vocab));
   for (const char* key : {"bos_token_id", "eos_token_id"})
     RETURN_IF_ERROR(check_token_ids(c, key, out.vocab));
   RETURN_IF_ERROR(size("hidden_size", kMaxWidth, &out.hidden));
   RETURN_IF_ERROR(size("intermediate_size", kMaxWidth, &out.ffn));
-  RETURN_IF_ERROR(size("num_attention_heads", kMaxHeads, &out.heads));
-  RETURN_IF_ERROR(size("max_position_embeddings", kMaxContext, &out.context_length));
-  int64_t kv_heads = out.heads, head_dim = rules.head_dim ? rules.head_dim : out.hidden / out.heads;
+  RETURN_IF_ERROR(size("num_attention_heads", kMaxHeads, &out.heads, rules.heads));
+  RETURN_IF_ERROR(size("max_position_embeddings", kMaxContext, &out.context_length, rules.context));
+  int64_t kv_heads = rules.kv_heads ? rules.kv_heads : out.heads,
+          head_dim = rules.head_dim ? rules.head_dim : out.hidden / out.heads;
   RETURN_IF_ERROR(optional_into(c.get_int("num_key_value_heads"), &kv_heads));
   RETURN_IF_ERROR(check_size("num_key_value_heads", kv_heads, kMaxHeads, &out.kv_heads));
   RETURN_IF_ERROR(optional_into(c.get_int("head_dim"), &head_dim));
   RETURN_IF_ERROR(check_size("head_dim", head_dim, kMaxHeadDim, &out.head_dim));
   const char* eps_key = rules.layer_norm ? "norm_epsilon" : "rms_norm_eps";
-  ASSIGN_OR_RETURN(const double eps, required(c.get_double(eps_key), eps_key));
+  double eps = rules.norm_eps;
+  RETURN_IF_ERROR(optional_into(c.get_double(eps_key), &eps));
+  if (eps == 0 && !c.has(eps_key)) return corrupt(fmt::format("{} is missing", eps_key));
   out.norm_eps = static_cast<float>(eps);
   out.qkv_bias = rules.qkv_bias;
   if (rules.bias_keys) {
