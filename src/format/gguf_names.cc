@@ -34,6 +34,10 @@ constexpr Rule kLayer[] = {
 constexpr Rule kWhole[] = {
     {"attn_sinks.weight", "self_attn.sinks"},
     {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+    {"layer_output_scale.weight", "layer_scalar"},
+    {"ffn_gate_inp.scale", "router.scale"},
+    {"ffn_down_exps.scale", "router.per_expert_scale"},
+    {"ffn_gate_up_exps.weight", "experts.gate_up_proj"},
 };
 
 // Names that mean something else, or something at all, in one architecture only.
@@ -54,7 +58,11 @@ constexpr Exception kExceptions[] = {
     {"gemma4", {"inp_gate", "per_layer_input_gate"}},
     {"gemma4", {"proj", "per_layer_projection"}},
     {"gemma4", {"post_norm", "post_per_layer_input_norm"}},
-    {"gemma4", {"layer_output_scale", "layer_scalar"}},
+    {"gemma4", {"post_ffw_norm_1", "post_feedforward_layernorm_1"}},
+    {"gemma4", {"post_ffw_norm_2", "post_feedforward_layernorm_2"}},
+    {"gemma4", {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"}},
+    {"gemma4", {"ffn_gate_inp", "router.proj"}},
+    {"gemma4", {"ffn_down_exps", "experts.down_proj"}},
     {"glm4moe", {"post_attention_norm", "post_attention_layernorm"}},
     {"glm4moe", {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"}},
     {"glm4moe", {"ffn_up_shexp", "mlp.shared_experts.up_proj"}},
@@ -99,8 +107,9 @@ std::string canonical_name(std::string_view gguf_name, std::string_view architec
   const size_t dot = gguf_name.rfind('.');
   if (dot == std::string_view::npos) return std::string(gguf_name);
   const std::string_view stem = gguf_name.substr(0, dot), suffix = gguf_name.substr(dot);
-  if (suffix != ".weight" && suffix != ".bias") return std::string(gguf_name);
-  if (const std::string_view top = lookup(kTop, stem); !top.empty()) return fmt::format("{}{}", top, suffix);
+  const bool usual = suffix == ".weight" || suffix == ".bias";
+  if (const std::string_view top = lookup(kTop, stem); usual && !top.empty())
+    return fmt::format("{}{}", top, suffix);
   if (!stem.starts_with("blk.")) return std::string(gguf_name);
   const size_t after = stem.find('.', 4);
   if (after == std::string_view::npos) return std::string(gguf_name);
@@ -110,8 +119,8 @@ std::string canonical_name(std::string_view gguf_name, std::string_view architec
       !layer.empty() && std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; });
   const std::string_view whole = lookup(kWhole, gguf_name.substr(after + 1));
   if (!whole.empty() && number) return fmt::format("model.layers.{}.{}", layer, whole);
-  if (part.empty() || !number) return std::string(gguf_name);
-  const bool bare = part == "layer_scalar";  // a parameter of its own, which has no suffix there
+  if (part.empty() || !usual || !number) return std::string(gguf_name);
+  const bool bare = part == "experts.down_proj";  // all experts' in one, which has no suffix there
   return fmt::format("model.layers.{}.{}{}", layer, part, bare ? "" : suffix);
 }
 

@@ -59,6 +59,10 @@ ValueId DenseRecorder::bare_head_norm(const std::string& site, ValueId x) {
   return builder_.rms_norm(site_ + site, x, kNone, config_.norm_eps, shape_.head_dim);
 }
 
+ValueId DenseRecorder::bare_norm(const std::string& site, ValueId x) {
+  return builder_.rms_norm(site_ + site, x, kNone, config_.norm_eps);
+}
+
 ValueId DenseRecorder::part_norm(const std::string& site, ValueId x, const std::string& weight,
                                  int32_t size) {
   return normalize(site_ + site, x, weight_ + weight, size, size);

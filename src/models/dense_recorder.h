@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "graph/builder.h"
 #include "models/config.h"
@@ -43,6 +44,7 @@ class DenseRecorder {
   ValueId wide_norm(const std::string& site, ValueId x, const std::string& weight, int64_t width);
   ValueId head_norm(const std::string& site, ValueId x, const std::string& weight);  // each head by itself
   ValueId bare_head_norm(const std::string& site, ValueId x);                        // without a weight
+  ValueId bare_norm(const std::string& site, ValueId x);                             // of the whole row
   // Each `size` elements by themselves.
   ValueId part_norm(const std::string& site, ValueId x, const std::string& weight, int32_t size);
   // Another table by the step's tokens.
@@ -70,6 +72,9 @@ class DenseRecorder {
   // The network of the layer on the normalized x: experts in a layer that has them, else one with silu in
   // its gate, "mlp.gate_proj" and so on.
   ValueId network(ValueId x, const ExpertNames& names);
+  // The layer's experts on x alone, by these scores. scale: a vector with a factor of each expert's weight.
+  ValueId experts(const std::string& site, ValueId x, ValueId scores, const ExpertNames& names,
+                  const std::string& scale);
 
   ValueId gated_gelu(const std::string& site, ValueId gate, ValueId up);
   ValueId gelu(const std::string& site, ValueId x);
@@ -83,6 +88,7 @@ class DenseRecorder {
                     int head_dim);
   int rope_of_layer();
   WeightId expert_matrix(const ExpertNames& names, const char* matrix, int32_t expert);
+  std::vector<ExpertWeights> expert_set(const ExpertNames& names);
   WeightId expert_bias(const ExpertNames& names, const char* matrix, int32_t expert);
 
   const ModelConfig& config_;

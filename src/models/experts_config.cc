@@ -37,7 +37,7 @@ class HfReader {
   Status read(const ModelConfig& config, ExpertsConfig* out) const {
     RETURN_IF_ERROR(size(rules_.count_key, kMaxExperts, &out->count));
     RETURN_IF_ERROR(size(rules_.ffn_key, kMaxWidth, &out->ffn));
-    RETURN_IF_ERROR(size("num_experts_per_tok", out->count, &out->attr.chosen));
+    RETURN_IF_ERROR(size(rules_.chosen_key, out->count, &out->attr.chosen));
     if (rules_.norm_key != nullptr) {
       ASSIGN_OR_RETURN(const auto norm, c_.get_bool(rules_.norm_key));
       out->attr.renormalize = norm.value_or(rules_.renormalize);

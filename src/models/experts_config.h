@@ -12,6 +12,7 @@ namespace invar {
 struct ExpertsRules {
   const char* count_key = "num_experts";          // of config.json, as are all keys here
   const char* ffn_key = "moe_intermediate_size";  // width of an expert
+  const char* chosen_key = "num_experts_per_tok";
   Routing routing = Routing::kSoftmax;
   const char* norm_key = nullptr;  // whether weights are renormalized ...
   bool renormalize = true;         // ... and what is so without the key

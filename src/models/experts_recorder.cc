@@ -62,6 +62,23 @@ WeightId DenseRecorder::expert_bias(const ExpertNames& names, const char* matrix
                          false, std::move(p.part));
 }
 
+std::vector<ExpertWeights> DenseRecorder::expert_set(const ExpertNames& names) {
+  std::vector<ExpertWeights> set;
+  for (int32_t e = 0; e < config_.experts.count; ++e) {
+    set.push_back({expert_matrix(names, names.gate, e), expert_matrix(names, names.up, e),
+                   expert_matrix(names, names.down, e), expert_bias(names, names.gate, e),
+                   expert_bias(names, names.up, e), expert_bias(names, names.down, e)});
+  }
+  return set;
+}
+
+ValueId DenseRecorder::experts(const std::string& site, ValueId x, ValueId scores, const ExpertNames& names,
+                               const std::string& scale) {
+  const ExpertsConfig& c = config_.experts;
+  return builder_.experts(site_ + site, {x, scores}, expert_set(names), c.attr,
+                          builder_.vector(weight_ + scale, c.count));
+}
+
 ValueId DenseRecorder::network(ValueId x, const ExpertNames& names) {
   const ExpertsConfig& c = config_.experts;
   const int64_t hidden = config_.hidden;
@@ -75,17 +92,11 @@ ValueId DenseRecorder::network(ValueId x, const ExpertNames& names) {
   std::vector<ValueId> in = {x, linear("mlp.router", x, names.router, c.count, hidden, c.biases)};
   if (c.shared_ffn > 0) in.push_back(dense("mlp.shared", names.shared, c.shared_ffn));
   if (c.shared_gate) in.push_back(linear("mlp.shared_gate", x, names.shared_gate, 1, hidden));
-  std::vector<ExpertWeights> set;
-  for (int32_t e = 0; e < c.count; ++e) {
-    set.push_back({expert_matrix(names, names.gate, e), expert_matrix(names, names.up, e),
-                   expert_matrix(names, names.down, e), expert_bias(names, names.gate, e),
-                   expert_bias(names, names.up, e), expert_bias(names, names.down, e)});
-  }
   const WeightId correction =
       c.correction
           ? builder_.vector(fmt::format("{}{}.e_score_correction_bias", weight_, names.router), c.count)
           : kNone;
-  return builder_.experts(site_ + "mlp.experts", std::move(in), std::move(set), c.attr, kNone, correction);
+  return builder_.experts(site_ + "mlp.experts", std::move(in), expert_set(names), c.attr, kNone, correction);
 }
 
 }  // namespace invar

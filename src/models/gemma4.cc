@@ -1,9 +1,11 @@
 // Gemma 4 (text): layers without a window have their own number and size of KV heads, a rope that turns a
 // part of the pairs, and perhaps no projection for values. The last layers may read the keys and values of
-// earlier ones. A layer may have an input of its own beside the stream; it scales the stream at its end.
+// earlier ones. A layer may have experts beside its network, or an input of its own beside the stream; it
+// scales the stream at its end.
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "base/quote.h"
@@ -12,6 +14,7 @@
 #include "models/dense_config.h"
 #include "models/dense_keys.h"
 #include "models/dense_recorder.h"
+#include "models/experts_config.h"
 #include "models/family.h"
 #include "models/gemma.h"
 #include "models/layer_windows.h"
@@ -19,6 +22,8 @@
 
 namespace invar {
 namespace {
+
+constexpr ExpertNames kNames = {.router = "router.proj", .experts = "experts"};
 
 Status check_shapes(const ModelConfig& c) {
   for (const LayerShape& s : c.shapes) {
@@ -55,9 +60,6 @@ Status read_hf_ropes(const HfConfig& c, int32_t full_head_dim, ModelConfig* out)
 }
 
 Status read_hf(const HfConfig& c, ModelConfig* out) {
-  ASSIGN_OR_RETURN(const auto experts, c.get_bool("enable_moe_block"));
-  if (experts.value_or(false))
-    return unsupported("a mixture of experts (enable_moe_block) is not supported by this version");
   ASSIGN_OR_RETURN(const auto head_dim, c.get_int("global_head_dim"));
   if (!head_dim && c.has("per_layer_config"))
     return unsupported("per_layer_config without global_head_dim is not supported by this version");
@@ -141,6 +143,33 @@ Status read_gguf(const ModelSource& source, ModelConfig* out) {
   return set_shared_layers(shared.value_or(0), out);
 }
 
+// Some sizes have experts beside the network of every layer, all matrices of a layer in two stacks.
+Status read_experts(const ModelSource& source, ModelConfig* out) {
+  if (source.kind() == SourceKind::kGguf) {
+    ASSIGN_OR_RETURN(const auto count, source.gguf()->get_int(source.architecture() + ".expert_count"));
+    if (count.value_or(0) == 0) return {};
+  } else {
+    ASSIGN_OR_RETURN(const auto enabled, source.config()->get_bool("enable_moe_block"));
+    if (!enabled.value_or(false)) return {};
+  }
+  RETURN_IF_ERROR(parse_experts(source, {.chosen_key = "top_k_experts", .names = kNames}, out));
+  out->experts.layers.assign(static_cast<size_t>(out->layers), true);
+  out->experts.storage = ExpertStorage::kFused;
+  out->experts.attr.unit = GatedUnit::kGelu;
+  return {};
+}
+
+// What the experts make of the stream x. The router sees x by its size alone, the experts a norm of their
+// own.
+ValueId record_experts(DenseRecorder& r, const ModelConfig& c, ValueId x) {
+  ValueId seen = r.multiply("router.norm_scale", r.bare_norm("router.norm", x), "router.scale", c.hidden);
+  seen = r.scale("router.scale", seen, static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.hidden))));
+  const ValueId scores = r.linear("router", seen, "router.proj", c.experts.count, c.hidden);
+  const ValueId h = r.norm("experts_norm", x, "pre_feedforward_layernorm_2");
+  const ValueId y = r.experts("experts", h, scores, kNames, "router.per_expert_scale");
+  return r.norm("experts_post_norm", y, "post_feedforward_layernorm_2");
+}
+
 }  // namespace
 
 Result<ModelConfig> parse_gemma4(const ModelSource& source) {
@@ -148,7 +177,8 @@ Result<ModelConfig> parse_gemma4(const ModelSource& source) {
                                                        .head_dim = 256,
                                                        .activation = "gelu_pytorch_tanh",
                                                        .softcaps = true,
-                                                       .own_layers = true}));
+                                                       .own_layers = true,
+                                                       .experts = true}));
   set_gemma(source, &c);
   c.norms_less_one = false;
   c.attention_scale = 1;
@@ -156,6 +186,7 @@ Result<ModelConfig> parse_gemma4(const ModelSource& source) {
   const Status read =
       source.kind() == SourceKind::kGguf ? read_gguf(source, &c) : read_hf(*source.config(), &c);
   if (!read.ok()) return read.with_context(source.path());
+  RETURN_IF_ERROR(read_experts(source, &c));
   return c;
 }
 
@@ -190,7 +221,11 @@ Result<Graph> build_gemma4(const ModelConfig& c) {
     const ValueId gate = r.linear("mlp.gate", m, "mlp.gate_proj", s.ffn, c.hidden);
     const ValueId up = r.linear("mlp.up", m, "mlp.up_proj", s.ffn, c.hidden);
     const ValueId y = r.gated_gelu("mlp.act", gate, up);
-    const ValueId down = r.linear("mlp.down", y, "mlp.down_proj", c.hidden, s.ffn);
+    ValueId down = r.linear("mlp.down", y, "mlp.down_proj", c.hidden, s.ffn);
+    if (c.experts.count > 0) {
+      down = r.norm("mlp_own_norm", down, "post_feedforward_layernorm_1");
+      down = r.add("experts_sum", down, record_experts(r, c, x));
+    }
     x = r.add("mlp_residual", x, r.norm("mlp_post_norm", down, "post_feedforward_layernorm"));
 
     if (inputs != kNone) x = r.add("input_residual", x, record_layer_input(r, c, x, inputs, l));
