@@ -84,6 +84,7 @@ inline std::vector<GoldenSequence> read_golden(const std::string& stem) {
       g.float32_max_abs = d->at("max_abs").to_number<double>();
     const auto* d = object.if_contains("llama_cpp_vs_f64");
     if (d == nullptr) d = object.if_contains("mlx_stored_dtype_vs_ref");
+    if (d == nullptr) d = object.if_contains("int8_activations_vs_f64");
     if (d != nullptr) {
       g.peer_max_abs = d->at("max_abs").to_number<double>();
       g.peer_max_kl = d->at("max_kl").to_number<double>();

@@ -151,7 +151,7 @@ TEST_P(QuantizedOracle, is_as_close_to_float64_as_its_peer) {
   double total = 0, worst = 0, peer = 0;
   size_t positions = 0;
   for (const GoldenSequence& s : read_golden(oracle_path(row.golden))) {
-    peer = std::max(peer, s.peer_max_kl > 0 ? s.peer_max_kl : kWorstKlFloor);  // none: made by our own script
+    peer = std::max(peer, s.peer_max_kl > 0 ? s.peer_max_kl : kWorstKlFloor);  // none: float activations
     const std::vector<double> exact = reference.logits(s.ids);
     ASSERT_EQ(exact.size(), s.ids.size() * vocab);
     for (size_t p = 0; p < s.positions.size(); ++p) {

@@ -3,7 +3,8 @@
 usage: int4_fp8_oracles.py OUT      (writes OUT/NAME/{config.json,model.safetensors,golden.json,golden.safetensors})
 
 Both directions are written here from the formats' descriptions: packing, and dequantization from the packed tensors alone,
-whose result the forward pass of family_oracles.py takes. No outside program took part. Needs numpy.
+whose result the forward pass of family_oracles.py takes. The distance that rounding activations to 8 bits makes is stored
+as that of a peer. No outside program took part. Needs numpy.
 """
 import json, os, sys
 import numpy as np
@@ -103,6 +104,28 @@ def from_fp8(t, stem, block):
     return (e4m3_values()[t[stem + ".weight"][1]] * wide).astype(np.float32)
 
 
+class RoundsInput:
+    """A weight whose input is rounded to 8 bits per 32 columns before the product, as engines with int8 activations do."""
+    __array_ufunc__ = None
+
+    def __init__(self, w):
+        self.w, self.T = w.astype(np.float64), self
+
+    def astype(self, _):
+        return self
+
+    def __rmatmul__(self, x):
+        g = x.reshape(len(x), -1, 32)
+        s = np.abs(g).max(-1, keepdims=True) / 127
+        return (np.round(g / np.where(s == 0, 1, s)) * s).reshape(x.shape) @ self.w.T
+
+
+def kl(p, q):
+    p, q = (v - v.max(-1, keepdims=True) for v in (p, q))
+    p, q = (v - np.log(np.exp(v).sum(-1, keepdims=True)) for v in (p, q))
+    return (np.exp(p) * (p - q)).sum(-1)
+
+
 def make(name, method, out):
     rng = np.random.default_rng(5)
     config = {**CONFIG, "quantization_config": method}
@@ -139,6 +162,11 @@ def make(name, method, out):
         p = fo.positions(n, i)
         arrays[f"s{i}.logits"] = ("F32", exact[p].astype(np.float32))
         golden["sequences"].append({"ids": ids, "positions": p})
+        if kind != "fp8":  # its matrices are float weights, with float activations
+            rounded = fo.forward(CONFIG, {t: RoundsInput(w) if ".weight" in t and w.ndim == 2 and "embed" not in t else w
+                                          for t, w in dense.items()}, ids, np.float64)
+            golden["sequences"][-1]["int8_activations_vs_f64"] = {
+                "max_abs": float(f"{np.abs(rounded - exact).max():.3e}"), "max_kl": float(f"{kl(exact, rounded).max():.3e}")}
     fo.from_bf16 = FROM_BF16
     fo.save(folder + "/golden.safetensors", arrays)
     json.dump(golden, open(folder + "/golden.json", "w"))
