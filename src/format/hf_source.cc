@@ -33,6 +33,21 @@ Result<std::string> read_text(const std::string& path) {
   return std::string(path.ends_with(".json") ? without_bom(text) : text);
 }
 
+// MLX stacks the experts of a layer under a name of its own, and calls Mixtral's matrices as others do.
+std::string canonical_stack(std::string name) {
+  constexpr std::string_view kStack = ".switch_mlp.";
+  const size_t at = name.find(kStack);
+  if (at == std::string::npos) return name;
+  name.replace(at, kStack.size(), ".experts.");
+  if (name.find(".block_sparse_moe.") == std::string::npos) return name;
+  constexpr std::pair<std::string_view, std::string_view> kMatrices[] = {
+      {".gate_proj.", ".w1."}, {".down_proj.", ".w2."}, {".up_proj.", ".w3."}};
+  for (const auto& [stored, wanted] : kMatrices)
+    if (const size_t i = name.find(stored, at); i != std::string::npos)
+      name.replace(i, stored.size(), wanted);
+  return name;
+}
+
 // The decoder of a model of several parts has its names under another prefix.
 std::string canonical(const std::string& name) {
   constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
@@ -41,8 +56,8 @@ std::string canonical(const std::string& name) {
       {"language_model.lm_head.", "lm_head."},
   };
   for (const auto& [stored, wanted] : kPrefixes)
-    if (name.starts_with(stored)) return std::string(wanted) + name.substr(stored.size());
-  return name;
+    if (name.starts_with(stored)) return canonical_stack(std::string(wanted) + name.substr(stored.size()));
+  return canonical_stack(name);
 }
 
 // "model" for "model.safetensors" and for "model-00002-of-00007.safetensors".
