@@ -229,7 +229,7 @@ inline ValueId record_experts(GraphBuilder& b, const Shape& s, const std::string
   std::vector<ExpertWeights> set;
   for (int e = 0; e < s.experts; e++)
     set.push_back(network(p + "expert" + std::to_string(e) + "."));
-  std::vector<ValueId> in = {n, b.linear(p + "router", n, b.matrix(p + "router", s.experts, s.hidden))};
+  std::vector<ValueId> in = {n, b.linear(p + "gating", n, b.matrix(p + "gating", s.experts, s.hidden))};
   if (s.shared) {
     const ExpertWeights e = network(p + "shared.");
     const ValueId gate = b.linear(p + "shared_gate", n, e.gate), up = b.linear(p + "shared_up", n, e.up);
@@ -238,7 +238,8 @@ inline ValueId record_experts(GraphBuilder& b, const Shape& s, const std::string
   }
   ExpertsAttr attr = s.routing;
   attr.chosen = s.chosen;
-  return b.experts(p + "experts", in, set, attr, s.expert_scale ? b.vector(p + "scale", s.experts) : kNone,
+  return b.experts(p + "experts", in, set, attr,
+                   s.expert_scale ? b.vector(p + "expert_scale", s.experts) : kNone,
                    s.corrected ? b.vector(p + "correction", s.experts) : kNone);
 }
 
