@@ -61,6 +61,7 @@ struct GoldenSequence {
   std::vector<int32_t> greedy;        // tokens of a greedy run; may be empty
   std::vector<double> greedy_margin;  // largest minus second largest logit at each of its steps
   double float32_max_abs = 0;         // a plain float32 engine against float64; 0 if not stored
+  double bfloat16_max_kl = 0;         // a bfloat16 engine against float64; 0 if not stored
   double peer_max_abs = 0,
          peer_max_kl = 0;  // llama.cpp or mlx-lm on the same quantized file; 0 if not stored
 };
@@ -82,6 +83,8 @@ inline std::vector<GoldenSequence> read_golden(const std::string& stem) {
     }
     if (const auto* d = object.if_contains("hf_float32_vs_f64"))
       g.float32_max_abs = d->at("max_abs").to_number<double>();
+    if (const auto* b = object.if_contains("hf_bfloat16_vs_f64"))
+      g.bfloat16_max_kl = b->at("max_kl").to_number<double>();
     const auto* d = object.if_contains("llama_cpp_vs_f64");
     if (d == nullptr) d = object.if_contains("mlx_stored_dtype_vs_ref");
     if (d == nullptr) d = object.if_contains("int8_activations_vs_f64");
