@@ -91,7 +91,8 @@ inline void fill_quantized_tiles(Rng& rng, const PackedMatrix& m, std::byte* dat
       } else {
         if (f.scale == ScaleKind::kF32xS8) {
           for (int c = 0; c < kTileRows; c++) {
-            const float head = c < channels ? scale() : 0.0f;
+            // Eleven bits, as in files: the product with a sub-scale must be exact.
+            const float head = c < channels ? f16_to_f32(f32_to_f16(scale())) : 0.0f;
             std::memcpy(record + 4 * c, &head, 4);
           }
         } else {
