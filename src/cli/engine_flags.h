@@ -24,7 +24,7 @@ class EngineFlags {
   Result<std::string> model_path() const;
   Result<std::shared_ptr<const Model>> load_model() const;
   int32_t threads() const { return threads_; }  // 0: every core
-  RopeOverride rope() const;  // what load_model() does instead of what the file says
+  RopeOverride rope() const;                    // what load_model() does instead of what the file says
 
   CpuBackendOptions backend_options() const;
   EngineOptions options;  // from the flags; a verb may raise limits before make_engine
