@@ -21,8 +21,8 @@ def half(x):
 
 
 def block(kind, rng):
-    if kind == F32:  # norms, biases, routers
-        return struct.pack("<f", 0.5 + rng.random())
+    if kind == F32:  # norms, biases, routers, divisors of rotary frequencies, which are 1 and more
+        return struct.pack("<f", 1 + rng.random() / 2)
     if kind == F16:
         return half(rng.gauss(0, 0.02))
     if kind == Q8_0:
