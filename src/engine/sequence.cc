@@ -50,7 +50,7 @@ int32_t Sequence::reuse(bool tail) {
   const int32_t found = std::min(cache_.length(), prompt_length_);
   reused_.cached_tokens += std::max(0, found - computed_);
   computed_ = std::max(computed_, cache_.length());
-  if (tail && (!std::exchange(looked_up_, true) || found > reused_.end_position)) {
+  if (tail && (!std::exchange(looked_up_, true) || cache_.length() > before)) {
     reused_.lookup = lookup;
     reused_.end_position = found;
   }
