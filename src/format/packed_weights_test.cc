@@ -85,7 +85,9 @@ TEST(PackedWeights, what_exceeds_memory_is_mapped_or_refused) {
     EXPECT_TRUE((*mapped)->exceeds_memory());
     EXPECT_FALSE((*mapped)->in_memory());
     EXPECT_EQ(content(**mapped), content(**whole));
-    if ((*mapped)->file() != nullptr) ASSERT_TRUE((*mapped)->file()->wait_published().ok());
+    if ((*mapped)->file() != nullptr) {
+      ASSERT_TRUE((*mapped)->file()->wait_published().ok());
+    }
   }
 }
 
