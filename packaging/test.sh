@@ -173,33 +173,35 @@ tidy_tests() {
   return "$status"
 }
 
-# Adds the sum that each of the clients' runners prints.
+# Runs a script whose runners print "N passed, N failed" (and "N not run"), keeps its output in a log and adds them all.
+run_counted() { # LOG COMMAND ...
+  local log=$1 status=0 passed failed skipped
+  shift
+  "$@" </dev/null 2>&1 | tee "$log" || status=1
+  read -r passed failed skipped < <(awk '
+    /^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3 }
+    /^[0-9]+ not run$/ { s += $1 }
+    END { print p + 0, f + 0, s + 0 }' "$log")
+  total_passed=$((total_passed + passed))
+  total_failed=$((total_failed + failed))
+  total_skipped=$((total_skipped + skipped))
+  if ((status != 0 && failed == 0)); then total_failed=$((total_failed + 1)); fi
+  return "$status"
+}
+
 client_tests() {
   prepare build test clients
   build_release invar || return 1
   "$ROOT/packaging/fetch_model.sh" || return 1
-  local status=0 log=$ROOT/build/release/clients.log passed failed
   local model=${XDG_CACHE_HOME:-$HOME/.cache}/invar/models/SmolLM2-135M-Instruct.Q4_1.gguf
-  "$ROOT/test/clients/run.sh" "$PROGRAM" "$model" "$ROOT/build/clients" </dev/null 2>&1 | tee "$log" || status=1
-  read -r passed failed < <(awk '/^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3 } END { print p + 0, f + 0 }' "$log")
-  total_passed=$((total_passed + passed))
-  total_failed=$((total_failed + failed))
-  if ((status != 0 && failed == 0)); then total_failed=$((total_failed + 1)); fi
-  return "$status"
+  run_counted "$ROOT/build/release/clients.log" "$ROOT/test/clients/run.sh" "$PROGRAM" "$model" "$ROOT/build/clients"
 }
 
 # One after the other, below TMPDIR.
 shape_tests() {
   prepare build
   build_release invar || return 1
-  local status=0 log=$ROOT/build/release/shapes.log passed failed
-  "$ROOT/test/shapes/run.sh" "$PROGRAM" </dev/null 2>&1 | tee "$log" || status=1
-  read -r passed failed < <(awk '/^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3 } END { print p + 0, f + 0 }' "$log")
-  total_passed=$((total_passed + passed))
-  total_failed=$((total_failed + failed))
-  total_skipped=$((total_skipped + $(awk '/^[0-9]+ not run$/ { s += $1 } END { print s + 0 }' "$log")))
-  if ((status != 0 && failed == 0)); then total_failed=$((total_failed + 1)); fi
-  return "$status"
+  run_counted "$ROOT/build/release/shapes.log" "$ROOT/test/shapes/run.sh" "$PROGRAM"
 }
 
 is_count() { [[ ${1:-} =~ ^[1-9][0-9]*$ ]]; }
