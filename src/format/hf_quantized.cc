@@ -87,7 +87,7 @@ Status refuse(const SourceTensor& t, const std::string& what) {
 }
 
 // Turns t into the joined matrix.
-Status become(SourceTensor& t, const char* type, std::vector<int64_t> shape, SourcePlanes planes) {
+Status become(SourceTensor& t, const std::string& type, std::vector<int64_t> shape, SourcePlanes planes) {
   const WeightType* found = weight_type_by_name(type);
   CHECK(found != nullptr);
   if (planes.cols % 32 != 0)
@@ -107,23 +107,10 @@ struct MlxRule {
   std::string mode = "affine";
 };
 
-const char* affine_type(int64_t bits, bool bf16) {
-  switch (bits) {
-    case 2:
-      return bf16 ? "MLX2_BF16" : "MLX2_F16";
-    case 3:
-      return bf16 ? "MLX3_BF16" : "MLX3_F16";
-    case 4:
-      return bf16 ? "MLX4_BF16" : "MLX4_F16";
-    case 5:
-      return bf16 ? "MLX5_BF16" : "MLX5_F16";
-    case 6:
-      return bf16 ? "MLX6_BF16" : "MLX6_F16";
-    case 8:
-      return bf16 ? "MLX8_BF16" : "MLX8_F16";
-    default:
-      return nullptr;
-  }
+// The weight type of affine codes; "": there is none of so many bits.
+std::string affine_type(int64_t bits, bool bf16) {
+  if (bits < 2 || bits > 8 || bits == 7) return "";
+  return fmt::format("MLX{}_{}", bits, bf16 ? "BF16" : "F16");
 }
 
 MlxRule mlx_rule(const JsonValue& config, const std::string& stem) {
@@ -149,11 +136,11 @@ Status join_mlx(Tensors& tensors, SourceTensor& weight, const std::string& stem,
   };
   constexpr Mode kModes[] = {
       {"mxfp4", "MLX_MXFP4", 4, 32}, {"mxfp8", "MLX_MXFP8", 8, 32}, {"nvfp4", "MLX_NVFP4", 4, 16}};
-  const char* type = affine ? affine_type(rule.bits, is_a(*scales, "BF16")) : nullptr;
+  std::string type = affine ? affine_type(rule.bits, is_a(*scales, "BF16")) : "";
   for (const Mode& m : kModes)
     if (rule.mode == m.mode && rule.bits == m.bits && rule.group == m.group) type = m.type;
   const bool group_fits = !affine || rule.group == 32 || rule.group == 64 || rule.group == 128;
-  if (type == nullptr || !group_fits)
+  if (type.empty() || !group_fits)
     return refuse(weight,
                   fmt::format("is quantized by mode {} with {} bits in groups of {}; affine with 2, 3, "
                               "4, 5, 6, 8 bits in groups of 32, 64, 128, mxfp4, mxfp8 and nvfp4 are "
