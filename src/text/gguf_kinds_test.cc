@@ -115,7 +115,8 @@ TEST(TokenizerUnigram, text_never_becomes_a_special_token_by_its_score) {
     ASSERT_NE(tokenizer, nullptr);
     const auto parsed = *tokenizer->encode("a</s><pad>", Special::kParse);
     EXPECT_EQ(std::vector(parsed.end() - 2, parsed.end()), (std::vector<int32_t>{2, 1}));
-    for (const int32_t id : *tokenizer->encode("a</s><pad><s>", Special::kPlain))
+    const auto plain = *tokenizer->encode("a</s><pad><s>", Special::kPlain);
+    for (const int32_t id : plain)
       EXPECT_TRUE(!tokenizer->is_control(id) || id == 3) << id;  // 3: letters in no piece
   }
 }
