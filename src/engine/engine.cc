@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/free_memory.h"
 #include "base/size_text.h"
 #include "engine/admission.h"
-#include "engine/free_memory.h"
 #include "engine/shared_state.h"
 #include "engine/step_loop.h"
 

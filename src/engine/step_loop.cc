@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/guarded.h"
+#include "engine/contained.h"
 
 namespace invar {
 namespace {
@@ -109,7 +109,7 @@ std::unique_ptr<Sequence> StepLoop::sequence_of(Arrival::Choice& choice, int64_t
 
 Result<StepOutputs> StepLoop::forward(const Plan& plan, StepRecord* record) {
   StepOutputs outputs;
-  RETURN_IF_ERROR(guarded("the forward pass", [&] {
+  RETURN_IF_ERROR(contained("the forward pass", [&] {
     batch_.gather(plan.rows, *parts_.pool, parts_.model.graph->kv_groups);
     const int64_t before = clock_.now_ns();
     outputs = parts_.executable->run(batch_.inputs());
@@ -132,8 +132,8 @@ void StepLoop::commit_row(size_t index, const StepOutputs& outputs) {
   const size_t vocab = size_t(parts_.model.graph->vocab);
   const auto logits =
       outputs.logits.subspan(size_t(batch_.first_logit(index)) * vocab, size_t(row.logits) * vocab);
-  const Status committed = guarded("the request's observer",
-                                   [&] { sequence.commit(int32_t(row.tokens.size()), logits, scorer_); });
+  const Status committed = contained("the request's observer",
+                                     [&] { sequence.commit(int32_t(row.tokens.size()), logits, scorer_); });
   if (!committed.ok()) sequence.fail(committed);
   if (sequence.pending() > 0) return;
   // Empty where nobody chooses: a prompt without an answer asks for no logits.
@@ -150,10 +150,10 @@ void StepLoop::commit_row(size_t index, const StepOutputs& outputs) {
 void StepLoop::sample(StepRecord* record) {
   const int64_t before = clock_.now_ns();
   sampler_.choose([this](Sequence& sequence, Result<Choice> choice) {
-    const Status taken = choice.ok()
-                             ? guarded("the request's guard",
-                                       [&] { sequence.take(std::move(*choice), parts_.model.graph->vocab); })
-                             : choice.status();
+    const Status taken =
+        choice.ok() ? contained("the request's guard",
+                                [&] { sequence.take(std::move(*choice), parts_.model.graph->vocab); })
+                    : choice.status();
     if (!taken.ok()) sequence.fail(taken);
   });
   record->sample_ns = clock_.now_ns() - before;
@@ -180,7 +180,7 @@ void StepLoop::count(StepRecord& record) {
 // What happened goes out, and what ended goes.
 void StepLoop::publish() {
   scheduler_.for_each_touched([&](Sequence& sequence) {
-    const Status told = guarded("notify", [&] { sequence.publish(shared_.metrics, clock_.now_ns()); });
+    const Status told = contained("notify", [&] { sequence.publish(shared_.metrics, clock_.now_ns()); });
     if (!told.ok()) sequence.cancel();
   });
   for (const auto& sequence : scheduler_.running_sequences())

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/guarded.h"
+#include "engine/contained.h"
 
 namespace invar {
 
@@ -15,7 +15,7 @@ StepSampler::StepSampler(Backend* backend, int32_t vocab)
 void StepSampler::add(Sequence& sequence, std::span<const float> logits) {
   if (!sequence.chooses()) return;
   Row row{&sequence, logits, {}, Choice()};
-  const Status masked = guarded("the request's guard", [&] { row.mask = sequence.mask(mask_words_); });
+  const Status masked = contained("the request's guard", [&] { row.mask = sequence.mask(mask_words_); });
   if (!masked.ok()) row.choice = masked;
   rows_.push_back(std::move(row));
 }
@@ -31,7 +31,7 @@ void StepSampler::choose(FunctionRef<void(Sequence& sequence, Result<Choice> cho
 
 void StepSampler::choose_row(Row& row, Sampler& sampler) {
   if (!row.choice.ok()) return;
-  const Status chosen = guarded("the request's sampling", [&] {
+  const Status chosen = contained("the request's sampling", [&] {
     row.choice = sampler.choose(row.sequence->sample_input(row.logits, row.mask));
   });
   if (!chosen.ok()) row.choice = chosen;

@@ -1,5 +1,5 @@
 #pragma once
-// guarded: where the engine meets the exceptions of others: of the backend, of the sampler, of observers and
+// contained: where the engine meets the exceptions of others: of the backend, of the sampler, of observers and
 // of guards.
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace invar {
 
 // Runs f; what it throws becomes a status. `what` names f in the message.
 template <class F>
-Status guarded(const char* what, F f) {
+Status contained(const char* what, F f) {
   try {
     f();
     return {};
