@@ -11,7 +11,8 @@ import struct
 import sys
 
 # Of each type: its number in GGUF, weights per block, bytes per block.
-F32, F16, Q8_0, Q4_K, Q6_K, MXFP4 = (0, 1, 4), (1, 1, 2), (8, 32, 34), (12, 256, 144), (14, 256, 210), (39, 32, 17)
+F32, F16, Q4_0, Q8_0, Q4_K, Q6_K, MXFP4 = (
+    (0, 1, 4), (1, 1, 2), (2, 32, 18), (8, 32, 34), (12, 256, 144), (14, 256, 210), (39, 32, 17))
 ALIGNMENT = 32
 PATTERN_BLOCKS = 4096
 
@@ -25,6 +26,8 @@ def block(kind, rng):
         return struct.pack("<f", 1 + rng.random() / 2)
     if kind == F16:
         return half(rng.gauss(0, 0.02))
+    if kind == Q4_0:
+        return half(4e-3) + rng.randbytes(16)
     if kind == Q8_0:
         return half(2e-4) + rng.randbytes(32)
     if kind == Q4_K:
@@ -63,7 +66,7 @@ class Model:
         for name in names:
             self.add(f"blk.{layer}.{name}.weight", F32, size or self.hidden)
 
-    def attention(self, layer, heads=None, kv_heads=None, head_dim=None, kind=Q4_K, value_kind=Q4_K, biases=False):
+    def attention(self, layer, heads=None, kv_heads=None, head_dim=None, kind=Q4_K, value_kind=Q4_K, biases=()):
         heads, kv_heads = heads or self.heads, kv_heads or self.kv_heads
         head_dim = head_dim or self.head_dim
         at = f"blk.{layer}.attn_"
@@ -71,15 +74,26 @@ class Model:
                  ("v", value_kind, self.hidden, kv_heads * head_dim), ("output", kind, heads * head_dim, self.hidden)]
         for name, of, width, rows in parts:
             self.add(f"{at}{name}.weight", of, width, rows)
-            if biases:
+            if name in biases:
                 self.add(f"{at}{name}.bias", F32, rows)
 
-    def mlp(self, layer, ffn=None):
+    def mlp(self, layer, ffn=None, kind=Q4_K):
         ffn = ffn or self.ffn
-        down = Q6_K if more_bits(layer, self.layers) else Q4_K
-        self.add(f"blk.{layer}.ffn_gate.weight", Q4_K, self.hidden, ffn)
-        self.add(f"blk.{layer}.ffn_up.weight", Q4_K, self.hidden, ffn)
+        down = Q6_K if kind == Q4_K and more_bits(layer, self.layers) else kind
+        self.add(f"blk.{layer}.ffn_gate.weight", kind, self.hidden, ffn)
+        self.add(f"blk.{layer}.ffn_up.weight", kind, self.hidden, ffn)
         self.add(f"blk.{layer}.ffn_down.weight", down, ffn, self.hidden)
+
+
+def qwen2_5_0_5b():
+    m = Model("qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, 1000000, 1e-6)
+    m.add("token_embd.weight", Q8_0, 896, m.vocab)
+    for layer in range(m.layers):
+        m.norms(layer, "attn_norm", "ffn_norm")
+        m.attention(layer, kind=Q4_0, value_kind=Q4_0, biases=("q", "k", "v"))
+        m.mlp(layer, kind=Q4_0)
+    m.add("output_norm.weight", F32, 896)
+    return m
 
 
 def llama_3_1_8b():
@@ -170,7 +184,7 @@ def gpt_oss_20b():
     for layer in range(m.layers):
         m.norms(layer, "attn_norm", "post_attention_norm")
         m.norms(layer, "attn_sinks", size=64)
-        m.attention(layer, kind=Q8_0, value_kind=Q8_0, biases=True)
+        m.attention(layer, kind=Q8_0, value_kind=Q8_0, biases=("q", "k", "v", "output"))
         m.add(f"blk.{layer}.ffn_gate_inp.weight", F32, 2880, experts)
         m.add(f"blk.{layer}.ffn_gate_inp.bias", F32, experts)
         for name in ("gate", "up", "down"):
@@ -181,7 +195,7 @@ def gpt_oss_20b():
     return m
 
 
-SHAPES = {"llama-3.1-8b": llama_3_1_8b, "qwen3-8b": qwen3_8b, "gemma-3-4b": gemma_3_4b, "gemma-4-e2b": gemma_4_e2b,
+SHAPES = {"qwen2.5-0.5b": qwen2_5_0_5b, "llama-3.1-8b": llama_3_1_8b, "qwen3-8b": qwen3_8b, "gemma-3-4b": gemma_3_4b, "gemma-4-e2b": gemma_4_e2b,
           "gpt-oss-20b": gpt_oss_20b}
 
 
