@@ -10,7 +10,7 @@ usage: ./invar test [--filter REGEX] [--sanitize] [--fuzz SECONDS] [--tidy] [--c
   --fuzz SECONDS     every fuzz target for SECONDS
   --tidy             clang-tidy over every source file, as .clang-tidy wants it
   --clients          the official OpenAI clients, Python and Node, against the server
-  --shapes           files with the shapes of real models of 2 to 12 GB: audit, packing, a token, memory
+  --shapes           files with the shapes of real models of 0.3 to 12 GB: audit, packing, a token, memory
 
 Exit code 0 only if everything that was asked for ran and passed.
 T

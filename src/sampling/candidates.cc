@@ -15,6 +15,7 @@ void Candidates::reset(std::span<const float> logits) {
 void Candidates::changed() {
   blocks_.forget();
   likeliest_.reset();
+  likely_.reset();
   softmax_.reset();
 }
 
@@ -44,7 +45,9 @@ void Candidates::divide(float divisor) {
       x[size_t(id)] = bounded(x[size_t(id)] / divisor);
     return;
   }
+  const std::optional<int32_t> before = likeliest_;
   changed();
+  likely_ = before;
   own_.resize(x_.size());
   rows_.divide(x_.data(), int64_t(x_.size()), divisor, own_.data());
   x_ = own_;
@@ -68,6 +71,10 @@ int32_t Candidates::count() const {
 int32_t Candidates::likeliest() {
   if (!likeliest_) likeliest_ = find_likeliest();
   return *likeliest_;
+}
+
+int32_t Candidates::likely() {
+  return likely_ ? *likely_ : likeliest();
 }
 
 int32_t Candidates::find_likeliest() const {

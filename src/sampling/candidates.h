@@ -68,6 +68,9 @@ class Candidates {
 
   int32_t count() const;
   int32_t likeliest();  // the lowest id of the highest logit; -1 = there is no candidate
+  // The likeliest, or what that was before a division that may have made others equal to it: no pass over
+  // all.
+  int32_t likely();
   // Candidates with a logit of at least `bound`, ascending.
   void at_least(float bound, std::vector<int32_t>* out);
   // The k highest, equal ones by the lowest id, in no order; all when there are fewer.
@@ -101,7 +104,7 @@ class Candidates {
   bool listed_ = false;
   // Of the candidates as they are; unknown after a change.
   BlockHighest blocks_;  // when dense
-  std::optional<int32_t> likeliest_;
+  std::optional<int32_t> likeliest_, likely_;
   std::optional<Softmax> softmax_;
 };
 

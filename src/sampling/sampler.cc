@@ -20,14 +20,14 @@ bool noise_below(uint64_t r, double needed) {
   return (52 - e) * 0.6931471805599453 + 1e-6 < needed;
 }
 
-// The best token so far. It starts with the most likely one: from then on few others can still win.
+// The best token so far. It starts with a likely one: from then on few others can still win.
 class Race {
  public:
-  Race(std::span<const float> x, int32_t likeliest, const NoiseKey& key)
+  Race(std::span<const float> x, int32_t first, const NoiseKey& key)
       : x_(x),
         key_(key),
-        best_(likeliest),
-        best_value_(double(x[size_t(likeliest)]) + gumbel_of(noise_bits(key, likeliest))) {}
+        best_(first),
+        best_value_(double(x[size_t(first)]) + gumbel_of(noise_bits(key, first))) {}
   void consider(int32_t token) {
     const double logit = double(x_[size_t(token)]), needed = best_value_ - logit;
     if (needed > kGumbelMax) return;
@@ -55,11 +55,10 @@ class Race {
 
 }  // namespace
 
-int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key,
-                      const RowKernels& rows) {
+int32_t gumbel_argmax(std::span<const float> x, int32_t first, const NoiseKey& key, const RowKernels& rows) {
   constexpr int32_t kChunk = 4096;
   int32_t ids[kChunk];
-  Race race(x, likeliest, key);
+  Race race(x, first, key);
   const int32_t n = int32_t(x.size());
   // Small chunks first: the more tokens were met, the fewer can still win.
   for (int32_t begin = 0, chunk = 64; begin < n; begin += chunk, chunk = std::min(2 * chunk, kChunk)) {
@@ -71,9 +70,9 @@ int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKe
   return race.best();
 }
 
-int32_t gumbel_argmax(std::span<const float> x, std::span<const int32_t> ids, int32_t likeliest,
+int32_t gumbel_argmax(std::span<const float> x, std::span<const int32_t> ids, int32_t first,
                       const NoiseKey& key) {
-  Race race(x, likeliest, key);
+  Race race(x, first, key);
   for (const int32_t token : ids)
     race.consider(token);
   return race.best();
@@ -116,11 +115,12 @@ Result<Choice> Sampler::choose(const SampleInput& in) {
     return internal_error("the model gave a logit that is NaN or infinite");
   run_chain(in);
   Choice choice;
-  choice.token = candidates_.likeliest();
+  const bool drawn = in.params.temperature != 0.0f;
+  choice.token = drawn ? candidates_.likely() : candidates_.likeliest();
   if (choice.token < 0)
     return invalid_argument(
         "no token is allowed: the guard's mask and logit_bias exclude the whole vocabulary");
-  if (in.params.temperature != 0.0f) {
+  if (drawn) {
     const NoiseKey key{in.params.seed, uint32_t(in.position), in.params.sample_index, NoiseDomain::kToken};
     const auto x = candidates_.logits();
     choice.token = candidates_.listed() ? gumbel_argmax(x, candidates_.ids(), choice.token, key)

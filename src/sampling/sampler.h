@@ -56,10 +56,9 @@ class Sampler {
   RawLogprobs logprobs_;
 };
 
-// The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. `likeliest`: the
-// argmax of x, which is finite there.
-int32_t gumbel_argmax(std::span<const float> x, int32_t likeliest, const NoiseKey& key,
-                      const RowKernels& rows);
+// The lowest index of the highest x[i] + Gumbel noise of token i; -infinity never wins. It starts
+// at index `first`, where x is finite; the sooner a high sum is met, the fewer others need their noise.
+int32_t gumbel_argmax(std::span<const float> x, int32_t first, const NoiseKey& key, const RowKernels& rows);
 // The same over some ids, ascending.
 int32_t gumbel_argmax(std::span<const float> x, std::span<const int32_t> ids, int32_t likeliest,
                       const NoiseKey& key);

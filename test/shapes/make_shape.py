@@ -195,8 +195,8 @@ def gpt_oss_20b():
     return m
 
 
-SHAPES = {"qwen2.5-0.5b": qwen2_5_0_5b, "llama-3.1-8b": llama_3_1_8b, "qwen3-8b": qwen3_8b, "gemma-3-4b": gemma_3_4b, "gemma-4-e2b": gemma_4_e2b,
-          "gpt-oss-20b": gpt_oss_20b}
+SHAPES = {"qwen2.5-0.5b": qwen2_5_0_5b, "llama-3.1-8b": llama_3_1_8b, "qwen3-8b": qwen3_8b,
+          "gemma-3-4b": gemma_3_4b, "gemma-4-e2b": gemma_4_e2b, "gpt-oss-20b": gpt_oss_20b}
 
 
 def size_of(tensor):
