@@ -201,8 +201,16 @@ for name in llama-untied.gguf llama-q256-Q4_K.gguf llama-untied qwen2-bias; do
   check "reference $name: $row rows compared" [ $row -ge 3 ]
   check "reference $name: rows left over" [ $((row * vocab * 4)) = "$(stat -c %s "$frozen.rows")" ]
 done
-run "bench" 0 "$invar" bench --model "$tiny" --prompt 16 --decode 4 --reps 1 --json
-out_has "bench" '"median_tokens_per_s"'
+run "bench" 0 "$invar" bench "$tiny" --prompt 16 --decode 4 --depth 0,32,100000 --sequences 1,3 --reps 1 --json
+out_has "bench" '"name":"decode, depth 32","prompt_tokens":32,"decode_tokens":4,"sequences":1,"median_tokens_per_s"'
+out_has "bench" '"name":"decode, 3 sequences"'
+out_has "bench" '"left_out":"decode, depth 100000"'
+run "bench of two models" 2 "$invar" bench "$tiny" --model "$tiny"
+err_has "bench of two models" "one model at a time"
+run "bench of nothing" 2 "$invar" bench "$tiny" --prompt 0 --decode 0
+err_has "bench of nothing" "nothing to measure"
+run "bench with a hole in a list" 2 "$invar" bench "$tiny" --depth 0,,5
+err_has "bench with a hole in a list" "--depth"
 run "perplexity" 0 "$invar" perplexity "$tiny" --json
 out_has "perplexity" '"bits_per_byte":'
 cp "$work/out" "$work/perplexity"

@@ -111,9 +111,9 @@ def measured_peer(python, o, seed):
 
 def invar_result(invar, o):
     out = json.loads(quiet([invar, "bench", "--model", o.model, "--threads", str(o.threads), "--prompt", str(o.prompt),
-                            "--decode", str(o.decode), "--reps", "1", "--json"]))
-    results = {r["name"].split()[0]: r["median_tokens_per_s"] for r in out["results"]}
-    return {"prompt": results["prompt"], "decode": results["decode"]}
+                            "--decode", str(o.decode), "--depth", "0", "--sequences", "1", "--reps", "1", "--json"]))
+    results = {r["name"]: r["median_tokens_per_s"] for r in out["results"]}
+    return {"prompt": results[f"prompt {o.prompt}"], "decode": results["decode, depth 0"]}
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ def measure_decode(h, server, rounds):
         return (tokens - 1) / (times[-1] - times[0])
 
     def native():
-        out = subprocess.run([h.PROGRAM, "bench", "--model", h.MODEL, "--decode", str(tokens), "--prompt", "0", "--reps", "1", "--json"],
+        out = subprocess.run([h.PROGRAM, "bench", "--model", h.MODEL, "--decode", str(tokens), "--prompt", "0", "--depth", "0", "--sequences", "1", "--reps", "1", "--json"],
                              capture_output=True, text=True, check=True).stdout
         return next(c["median_tokens_per_s"] for c in json.loads(out)["results"] if "decode" in c["name"])
 

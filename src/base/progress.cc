@@ -55,7 +55,8 @@ void Progress::draw(bool last) {
   } else {
     line += fmt::format(": {}", amount(done));
   }
-  if (done > 0 && seconds > 0) line += fmt::format(", {}/s", amount(int64_t(double(done) / seconds)));
+  if (const double rate = seconds > 0 ? double(done) / seconds : 0; rate >= 1)
+    line += fmt::format(", {}/s", amount(int64_t(rate)));
   if (last) line += fmt::format(", {:.1f} s", seconds);
   if (terminal_) {
     line = "\r\x1b[K" + line + (last ? "\n" : "");

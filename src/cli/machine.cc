@@ -1,8 +1,11 @@
 #include "cli/machine.h"
 
+#include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "base/usable_cores.h"
 
@@ -44,7 +47,26 @@ Machine this_machine() {
 }
 
 uint64_t peak_resident_bytes() {
-  return kilobytes(field("/proc/self/status", "VmHWM"));
+  return residence().peak;
+}
+
+Residence residence() {
+  const auto bytes = [](const char* name) { return kilobytes(field("/proc/self/status", name)); };
+  return {bytes("VmRSS"), bytes("RssAnon"), bytes("VmHWM")};
+}
+
+double foreign_cpu_s() {
+  std::ifstream file("/proc/stat");
+  std::string line, name;
+  std::getline(file, line);
+  std::istringstream words(line);
+  double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, softirq = 0, steal = 0;
+  if (!(words >> name >> user >> nice >> system >> idle >> wait >> irq >> softirq >> steal)) return 0;
+  rusage own;
+  if (::getrusage(RUSAGE_SELF, &own) != 0) return 0;
+  const auto seconds = [](const timeval& t) { return double(t.tv_sec) + double(t.tv_usec) * 1e-6; };
+  const double busy = (user + nice + system + irq + softirq + steal) / double(::sysconf(_SC_CLK_TCK));
+  return busy - seconds(own.ru_utime) - seconds(own.ru_stime);
 }
 
 }  // namespace invar

@@ -17,4 +17,13 @@ Machine this_machine();
 
 uint64_t peak_resident_bytes();
 
+struct Residence {
+  uint64_t resident = 0, anonymous = 0, peak = 0;  // bytes; anonymous: of no file; peak: resident at most
+};
+Residence residence();
+
+// Seconds of processor time that others than this process have used since the system started; 0 where that
+// cannot be told.
+double foreign_cpu_s();
+
 }  // namespace invar

@@ -1,0 +1,26 @@
+#pragma once
+// What `invar bench` found, for people and for scripts.
+
+#include "cli/benchmark/cases.h"
+#include "cli/machine.h"
+#include "models/model.h"
+
+namespace invar {
+
+struct BenchReport {
+  Machine machine;
+  std::string backend;  // "cpu/avx2, 2 threads"
+  std::string kv;
+  int32_t context = 0;
+  std::vector<BenchCase> cases;
+  std::string left_out;      // cases that do not fit into the context
+  double load_s = 0;         // from the start of the verb to an engine that can take requests
+  double first_token_s = 0;  // to the first token of a prompt of one
+  Residence residence;       // at the end
+  double foreign_cores = 0;  // kept busy by other processes meanwhile
+};
+
+void print_bench_text(const BenchReport& report, const Model& model);
+void print_bench_json(const BenchReport& report, const Model& model);
+
+}  // namespace invar
