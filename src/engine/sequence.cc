@@ -46,11 +46,12 @@ int32_t Sequence::reuse(bool tail) {
   const int32_t limit = tail ? reuse_limit() : reuse_limit() / kPageTokens * kPageTokens;
   const int32_t before = cache_.length();
   if (limit <= before) return 0;
-  const PrefixLookup lookup = path_.match(tokens_, limit, cache_);
+  const PrefixLookup lookup = path_.match(tokens_, limit, tail, cache_);
   const int32_t found = std::min(cache_.length(), prompt_length_);
+  const bool news = cache_.length() > computed_;  // no pages that were its own before it lost them
   reused_.cached_tokens += std::max(0, found - computed_);
   computed_ = std::max(computed_, cache_.length());
-  if (tail && (!std::exchange(looked_up_, true) || cache_.length() > before)) {
+  if (tail && (!std::exchange(looked_up_, true) || news)) {
     reused_.lookup = lookup;
     reused_.end_position = found;
   }
@@ -65,7 +66,8 @@ int32_t Sequence::tokens_to_come_from(const Sequence& other) const {
     return std::span(tokens).subspan(from, std::min(end - from, size_t(kPageTokens)));
   };
   const int32_t common = common_tokens(page(tokens_, limit), page(other.tokens_, other.tokens_.size()));
-  return int32_t(from) + common - cache_.length();
+  const int32_t end = int32_t(from) + common;
+  return end - std::max(cache_.length(), std::min(end, other.cache_.length()));
 }
 
 void Sequence::release_pages() {
@@ -76,6 +78,12 @@ void Sequence::release_pages() {
 void Sequence::preempt() {
   ++preemptions_;
   release_pages();
+}
+
+void Sequence::forget_found() {
+  release_pages();
+  computed_ = 0;
+  reused_ = {};
 }
 
 void Sequence::leave_pages() {

@@ -7,6 +7,7 @@
 // computed. Then each gets a fork of the cache, chooses from the same logits and is a sequence like any
 // other.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -39,6 +40,9 @@ class Sequence {
   std::span<const int32_t> next_tokens(int32_t n) const {
     return std::span(tokens_).subspan(size_t(cache_.length()), size_t(n));
   }
+  // Somebody waits for it: one token is left to compute, or all that are left come after everything that was
+  // ever computed and after the prompt, as a guard forces them.
+  bool goes_first() const { return pending() == 1 || cache_.length() >= std::max(computed_, prompt_length_); }
   Rank rank() const { return rank_; }
   void set_place(uint64_t serial, int32_t choice) { rank_.serial = serial, rank_.choice = choice; }
   int32_t priority() const { return request_.priority; }
@@ -54,7 +58,8 @@ class Sequence {
   int32_t reuse(bool tail);
   // The tokens that this sequence would find if `other`, which is about to compute, went first.
   int32_t tokens_to_come_from(const Sequence& other) const;
-  void preempt();  // gives up its pages, to be computed again; full ones stay known to the prefix cache
+  void preempt();       // gives up its pages, to be computed again; full ones stay known to the prefix cache
+  void forget_found();  // of one that never ran: gives back what it found, as if it had not looked
   // It ended: what it computed stays known.
   void leave_pages();
 

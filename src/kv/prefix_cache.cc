@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -111,10 +112,6 @@ void PrefixCache::offer(PrefixNode* node) {
 }
 
 void PrefixCache::evict(PrefixNode* node) {
-  CHECK(!node->needed());
-  idle_.erase({node->last_used, node});
-  const auto named = unsalted_.find(node->unsalted);
-  if (--named->second == 0) unsalted_.erase(named);
   if (evicted_order_.size() < kRememberedEvictions) {
     evicted_order_.push_back(node->digest);
   } else {
@@ -122,8 +119,16 @@ void PrefixCache::evict(PrefixNode* node) {
     evicted_next_ = (evicted_next_ + 1) % kRememberedEvictions;
   }
   evicted_.insert(node->digest);
-  --nodes_;
   ++evictions_;
+  remove(node);
+}
+
+void PrefixCache::remove(PrefixNode* node) {
+  CHECK(!node->needed());
+  idle_.erase({node->last_used, node});
+  const auto named = unsalted_.find(node->unsalted);
+  if (--named->second == 0) unsalted_.erase(named);
+  --nodes_;
   for (PageRef& page : node->pages)
     if (page) give_back(page);
   PrefixNode* const parent = node->parent;
@@ -150,37 +155,52 @@ uint64_t PrefixCache::idle_bytes() const {
 }
 
 void PrefixCache::shrink() {
-  while (idle_bytes() > max_bytes_ && evict_oldest()) {
+  const auto drop_any = [this] {
+    bool any = false;
+    for (int32_t g = 0; g < pool_->classes(); ++g)
+      any = drop_windowed(g, Windowed::kOutOfReach) || any;
+    return any;
+  };
+  while (idle_bytes() > max_bytes_ && (drop_any() || evict_oldest())) {
   }
 }
 
 bool PrefixCache::make_room(int32_t size_class, int32_t pages) {
   if (obtainable(size_class) < pages) return false;
   while (pool_->available(size_class) < pages)
-    if (!(placements_[size_t(size_class)].keep > 0 && drop_windowed(size_class)) && !evict_oldest())
+    if (!drop_windowed(size_class, Windowed::kOutOfReach) && !evict_oldest() &&
+        !drop_windowed(size_class, Windowed::kAll))
       return false;
   return true;
 }
 
-// Of a windowed group a prefix needs the end only: pages in its middle can go before the prefix does, those
-// where prefixes part last. Half of them at once, because finding them visits every node.
-bool PrefixCache::drop_windowed(int32_t size_class) {
-  std::vector<PrefixNode*> inner;
-  const auto visit = [&](auto& self, PrefixNode* node) -> void {
-    for (const auto& child : node->children) {
-      const PageRef& page = child->pages[size_t(size_class)];
-      if (page && !page.shared() && !child->children.empty()) inner.push_back(child.get());
-      self(self, child.get());
-    }
+// Gives up half of a windowed group's pages that no sequence holds, the oldest first and those where prefixes
+// part last; half at once, because finding them visits every node. Out of reach: needed only by a prompt that
+// parts there, not by one that goes on at an end.
+bool PrefixCache::drop_windowed(int32_t size_class, Windowed which) {
+  const KvPlacement& placement = placements_[size_t(size_class)];
+  if (placement.keep == 0) return false;
+  std::vector<PrefixNode*> found;
+  // Returns the nearest end of what goes on from the node.
+  const auto visit = [&](auto& self, PrefixNode* node) -> int32_t {
+    int32_t nearest = node->needed() ? std::numeric_limits<int32_t>::max() : node->end();
+    if (!node->standing.empty()) nearest = node->end();
+    for (const auto& child : node->children)
+      nearest = std::min(nearest, self(self, child.get()));
+    if (node->parent == nullptr || !node->needed()) return nearest;
+    const PageRef& page = node->pages[size_t(size_class)];
+    const bool reached = placement.first_page(nearest) * kPageTokens < node->end();
+    if (page && !page.shared() && !(reached && which == Windowed::kOutOfReach)) found.push_back(node);
+    return nearest;
   };
   for (const auto& [salt, root] : roots_)
     visit(visit, root.get());
-  if (inner.empty()) return false;
-  const auto middle = inner.begin() + ptrdiff_t(inner.size() / 2);
-  std::nth_element(inner.begin(), middle, inner.end(), [](const PrefixNode* a, const PrefixNode* b) {
+  if (found.empty()) return false;
+  const auto half = found.begin() + ptrdiff_t((found.size() + 1) / 2);
+  std::nth_element(found.begin(), half - 1, found.end(), [](const PrefixNode* a, const PrefixNode* b) {
     return std::pair(a->children.size() > 1, a->last_used) < std::pair(b->children.size() > 1, b->last_used);
   });
-  for (auto node = inner.begin(); node <= middle; ++node)
+  for (auto node = found.begin(); node != half; ++node)
     give_back((*node)->pages[size_t(size_class)]);
   return true;
 }
@@ -191,7 +211,8 @@ void PrefixCache::enter(PrefixPath& path, const std::vector<int32_t>& tokens, co
   path.pages_ = &pages;
 }
 
-PrefixLookup PrefixPath::match(const std::vector<int32_t>& tokens, int32_t limit, KvCache& pages) {
+PrefixLookup PrefixPath::match(const std::vector<int32_t>& tokens, int32_t limit, bool partial,
+                               KvCache& pages) {
   CHECK(pages.reserved() == pages.length());
   if (cache_->max_bytes_ == 0) return {};
   cache_->enter(*this, tokens, pages);
@@ -203,7 +224,8 @@ PrefixLookup PrefixPath::match(const std::vector<int32_t>& tokens, int32_t limit
   for (auto next = node->nearest_child(rest()); next.common == kPageTokens;
        next = node->nearest_child(rest()))
     node = next.child;
-  PrefixCache::Tail tail = cache_->nearest_tail(*this, *node, rest());
+  PrefixCache::Tail tail;
+  if (partial) tail = cache_->nearest_tail(*this, *node, rest());
 
   PrefixLookup found{PrefixEnd::kComplete};
   if (node->end() + tail.tokens < limit)
@@ -255,11 +277,15 @@ PrefixEnd PrefixCache::take_over(PrefixPath& path, PrefixNode* node, const Tail&
     std::reverse(pages[g].begin(), pages[g].end());
     if (tail.tokens > 0 && !tail.pages[g]) return PrefixEnd::kExpired;
   }
+  PrefixNode* const before = path.node_;
   path.stand_on(node);
   if (tail.tokens > 0) {
     // What is copied and what precedes it is in our hands, so that making room cannot take it.
-    for (int32_t g = 0; g < pool_->classes(); ++g)
-      if (!make_room(g, 1)) return PrefixEnd::kNoRoom;
+    for (int32_t g = 0; g < pool_->classes(); ++g) {
+      if (make_room(g, 1)) continue;
+      path.stand_on(before);  // where its pages end
+      return PrefixEnd::kNoRoom;
+    }
     for (size_t g = 0; g < pages.size(); ++g)
       pages[g].push_back(pool_->take_copy(tail.pages[g]));
   }
@@ -288,7 +314,7 @@ void PrefixPath::publish(const std::vector<int32_t>& tokens, KvCache& pages) {
     PrefixNode* child = nearest.child;
     if (nearest.common < kPageTokens) {
       // What was an end is the beginning of the new one.
-      if (child != nullptr && nearest.common == int32_t(child->tokens.size())) cache_->evict(child);
+      if (child != nullptr && nearest.common == int32_t(child->tokens.size())) cache_->remove(child);
       child = cache_->add_child(node_, page);
     }
     for (int32_t g = 0; g < pages.groups(); ++g) {
@@ -304,6 +330,7 @@ void PrefixPath::publish(const std::vector<int32_t>& tokens, KvCache& pages) {
     }
     stand_on(child);
   }
+  cache_->shrink();
 }
 
 void PrefixPath::keep_tail(const std::vector<int32_t>& tokens, const KvCache& pages) {

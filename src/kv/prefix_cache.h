@@ -65,8 +65,9 @@ class PrefixPath {
   PrefixPath& operator=(const PrefixPath&) = delete;
 
   // Puts as much of tokens[0, limit) as is known into `pages`, if that is more than is there; nothing may be
-  // reserved. Says what ended it.
-  PrefixLookup match(const std::vector<int32_t>& tokens, int32_t limit, KvCache& pages);
+  // reserved. partial: with a copy of a page that agrees only at its beginning, where the known full ones
+  // end. Says what ended it.
+  PrefixLookup match(const std::vector<int32_t>& tokens, int32_t limit, bool partial, KvCache& pages);
   // Makes the full pages known; where another sequence was faster, its pages replace the own ones. To be
   // called after a commit and before pages expire.
   void publish(const std::vector<int32_t>& tokens, KvCache& pages);
@@ -124,10 +125,12 @@ class PrefixCache {
   PrefixNode* root(const PrefixScope& scope);
   PrefixNode* add_child(PrefixNode* parent, std::span<const int32_t> tokens);
   void touch(PrefixNode* node);
-  void offer(PrefixNode* node);  // may be given up now, if nothing depends on it
-  void evict(PrefixNode* node);
+  void offer(PrefixNode* node);   // may be given up now, if nothing depends on it
+  void evict(PrefixNode* node);   // for want of room
+  void remove(PrefixNode* node);  // nothing may need it
   bool evict_oldest();
-  bool drop_windowed(int32_t size_class);
+  enum class Windowed { kOutOfReach, kAll };
+  bool drop_windowed(int32_t size_class, Windowed which);
   void shrink();
   Tail nearest_tail(const PrefixPath& path, const PrefixNode& node, std::span<const int32_t> rest) const;
   PrefixEnd take_over(PrefixPath& path, PrefixNode* node, const Tail& tail, KvCache& cache);

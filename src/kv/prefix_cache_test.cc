@@ -35,10 +35,11 @@ struct Walker {
 
 class PrefixCacheTest : public testing::Test {
  protected:
-  void make(int32_t pages, uint64_t max_bytes = uint64_t{1} << 40) {
+  void make(int32_t pages, uint64_t max_bytes = uint64_t{1} << 40) { make(pages, pages, max_bytes); }
+  void make(int32_t pages, int32_t window_pages, uint64_t max_bytes) {
     cache_.reset();
     auto created = PagePool::create(
-        {{{find_kv_codec("f32"), 1, 1, 16}, pages}, {{find_kv_codec("f16"), 2, 1, 32}, pages}});
+        {{{find_kv_codec("f32"), 1, 1, 16}, pages}, {{find_kv_codec("f16"), 2, 1, 32}, window_pages}});
     ASSERT_TRUE(created.ok());
     pool_ = std::move(*created);
     cache_ = std::make_unique<PrefixCache>(pool_.get(), placements_, max_bytes);
@@ -89,7 +90,7 @@ class PrefixCacheTest : public testing::Test {
     PrefixEnd end;
   };
   static Match match(Walker& w, int32_t limit) {
-    const PrefixEnd end = w.path.match(w.tokens, limit, w.pages).end;
+    const PrefixEnd end = w.path.match(w.tokens, limit, true, w.pages).end;
     return {w.pages.length(), end};
   }
   static Match match(Walker& w) { return match(w, int32_t(w.tokens.size()) - 1); }
@@ -218,6 +219,54 @@ TEST_F(PrefixCacheTest, a_window_is_enough_to_go_on) {
   }
 }
 
+TEST_F(PrefixCacheTest, one_that_finds_no_room_stands_where_its_pages_end) {
+  make(5);
+  auto a = walker(numbers(300));
+  ASSERT_TRUE(compute(*a, 300));
+  ASSERT_TRUE(cache_->make_room(1, 3));  // pages that left the window go
+  auto b = walker(numbers(300));
+  EXPECT_LT(match(*b).tokens, 256);
+  EXPECT_LE(b->path.node()->end(), b->pages.length());
+  end(std::move(b));
+}
+
+TEST_F(PrefixCacheTest, full_pages_alone_need_no_copy) {
+  make(100);
+  auto a = walker(numbers(150));
+  ASSERT_TRUE(compute(*a, 150));
+  auto b = walker(numbers(150));
+  const int64_t used = pool_->total_used();
+  b->path.match(b->tokens, 140, false, b->pages);
+  EXPECT_EQ(b->pages.length(), 128);
+  EXPECT_EQ(pool_->total_used(), used);
+}
+
+TEST_F(PrefixCacheTest, pages_that_left_a_window_count_for_the_bound_while_their_sequence_runs) {
+  make(100);
+  const uint64_t window_page = pool_->layout(1).page_bytes();
+  make(100, 4 * window_page);
+  auto other = walker(numbers(128, 5000));
+  ASSERT_TRUE(compute(*other, 128));
+  other.reset();
+  auto w = walker(numbers(1280));
+  for (int32_t end = 64; end <= 1280; end += 64) {
+    ASSERT_TRUE(compute(*w, end));
+    w->path.publish(w->tokens, w->pages);
+    EXPECT_LE(cache_->idle_bytes(), 4 * window_page) << end;
+  }
+}
+
+TEST_F(PrefixCacheTest, an_end_that_became_a_beginning_is_no_eviction) {
+  make(100);
+  auto a = walker(numbers(100));
+  ASSERT_TRUE(compute(*a, 100));
+  end(std::move(a));
+  auto b = walker(numbers(200));
+  EXPECT_EQ(match(*b).tokens, 100);
+  ASSERT_TRUE(compute(*b, 200));
+  EXPECT_EQ(cache_->evictions(), 0);
+}
+
 // Any interleaving of sequences, with too few pages: whoever finds something finds its own past.
 TEST_F(PrefixCacheTest, model_based_random_operations) {
   const int64_t operations = reduced_tests() ? 100'000 : 1'000'000;
@@ -225,7 +274,7 @@ TEST_F(PrefixCacheTest, model_based_random_operations) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t n) { return int32_t(random() % n); };
-  make(40);
+  make(40, 20, uint64_t{1} << 40);  // windows run short first
   // Prompts from a few stems, so that prefixes overlap.
   const auto prompt = [&] {
     std::vector<int32_t> tokens;
@@ -237,7 +286,7 @@ TEST_F(PrefixCacheTest, model_based_random_operations) {
     return tokens;
   };
   std::vector<std::unique_ptr<Walker>> live;
-  int64_t hits = 0, forks = 0, starved = 0;
+  int64_t hits = 0, forks = 0, starved = 0, expired = 0, no_room = 0;
   for (int64_t op = 0; op < operations; ++op) {
     const int32_t what = below(100);
     if (live.size() < 8 && (what < 10 || live.empty())) {
@@ -251,6 +300,8 @@ TEST_F(PrefixCacheTest, model_based_random_operations) {
       const Match found = match(*w);
       ASSERT_LE(found.tokens, std::max(before, known - 1));
       hits += found.tokens > before;
+      expired += found.end == PrefixEnd::kExpired;
+      no_room += found.end == PrefixEnd::kNoRoom;
       if (found.tokens > before) expect_own(*w);
     } else if (what < 75) {
       if (known < 900 && w->pages.length() == known) w->append(below(3));
@@ -286,6 +337,8 @@ TEST_F(PrefixCacheTest, model_based_random_operations) {
   EXPECT_GT(hits, operations / 1000);
   EXPECT_GT(forks, 0);
   EXPECT_GT(starved, 0);
+  EXPECT_GT(expired, 0);
+  EXPECT_GT(no_room, 0);
   EXPECT_GT(cache_->evictions(), 1000);
 }
 
