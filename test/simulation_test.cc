@@ -319,6 +319,21 @@ TEST(Simulation, a_short_prompt_does_not_wait_for_a_long_one) {
   // A step of the long one may be running when it comes, and its own tokens have the half of the next ones.
   EXPECT_LT(wait_of_short(kSmall, 50, true), wait_of_short(kSmall, 50, false) + 2 * 220 * kMs);
   EXPECT_LT(wait_of_short(kSlow, 12, true), wait_of_short(kSlow, 12, false) + 2 * 220 * kMs);
+  // However little a step has room for, the short one has at least a quarter of it.
+  for (const int32_t prompt : {18, 20, 36, 64, 100, 200})
+    EXPECT_LT(wait_of_short(kSlow, prompt, true), 4 * wait_of_short(kSlow, prompt, false) + 2 * 220 * kMs)
+        << prompt;
+}
+
+TEST(Simulation, priority_moves_shares_within_a_key_only) {
+  const auto wait_of_other = [](int32_t priority) {
+    EngineOptions options = options_of();
+    options.max_stall_ms = 100;
+    std::vector<Job> jobs{{0, 20, 2000, 1}, {2000, 3000, 5, 1, priority}, {2000, 3000, 5, 2}};
+    Simulation simulation(kSmall, options);
+    return simulation.run(jobs).back().wait_ns;
+  };
+  EXPECT_EQ(wait_of_other(-4), wait_of_other(0));
 }
 
 TEST(Simulation, a_tenant_with_many_requests_does_not_hold_up_another) {

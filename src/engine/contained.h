@@ -1,6 +1,6 @@
 #pragma once
-// contained: where the engine meets the exceptions of others: of the backend, of the sampler, of observers and
-// of guards.
+// contained: where the engine meets the exceptions of others: of the backend, of the sampler, of observers
+// and of guards.
 
 #include <fmt/format.h>
 

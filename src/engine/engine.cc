@@ -147,7 +147,6 @@ Result<std::vector<std::shared_ptr<Stream>>> Engine::submit(GenerateRequest requ
     return invalid_argument(fmt::format("n: {} is not between 1 and {}", choices, kMaxChoices));
   RETURN_IF_ERROR(
       check_request(request, parts.model.graph->vocab, parts.context, parts.model.context_length));
-  RETURN_IF_ERROR(impl_->enter(choices));
   std::vector<std::shared_ptr<Stream>> handles;
   Arrival arrival{.submitted_ns = parts.clock().now_ns()};
   for (int32_t i = 0; i < choices; ++i) {
@@ -156,6 +155,7 @@ Result<std::vector<std::shared_ptr<Stream>>> Engine::submit(GenerateRequest requ
     arrival.choices.push_back({i == 0 ? GenerateRequest() : further_choice(request, i), std::move(stream)});
   }
   arrival.choices[0].request = std::move(request);
+  RETURN_IF_ERROR(impl_->enter(choices));  // last: what throws before has counted nothing
   impl_->shared.inbox.push(std::move(arrival));
   return handles;
 }

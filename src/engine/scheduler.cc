@@ -43,8 +43,13 @@ const Plan& Scheduler::plan() {
   logits_left_ = limits_.max_logit_rows;
   admit();
   // Preemption takes from the far end, so what is before i stays where it is.
-  for (size_t i = 0; i < running_.size(); ++i)
-    if (running_[i]->pending() == 1) give(*running_[i], 1);
+  int32_t spare = tokens_left_ - int32_t(running_.size());  // so that each gets one
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (!running_[i]->goes_first()) continue;
+    const int32_t tokens = std::min(running_[i]->pending(), 1 + spare);
+    spare -= tokens - 1;
+    give(*running_[i], tokens);
+  }
   choose_prompts();
   share_among_prompts();
   describe();
@@ -88,14 +93,15 @@ int32_t Scheduler::missing_pages(const Sequence& sequence, int32_t group) const 
 void Scheduler::choose_prompts() {
   prompts_.clear();
   for (const auto& sequence : running_) {
-    if (sequence->pending() <= 1) continue;
-    plan_.reused_tokens += sequence->reuse(true);
+    if (sequence->goes_first()) continue;
+    plan_.reused_tokens += sequence->reuse(false);
     const bool follows = std::any_of(prompts_.begin(), prompts_.end(), [&](const Sequence* older) {
       return sequence->tokens_to_come_from(*older) >= kWorthWaiting;
     });
     if (follows) {
       ++plan_.following;
     } else {
+      plan_.reused_tokens += sequence->reuse(true);
       prompts_.push_back(sequence.get());
     }
   }
@@ -167,8 +173,12 @@ bool Scheduler::make_room(const Sequence& sequence, int32_t tokens) {
 bool Scheduler::take_pages_from_waiting() {
   Sequence* last = waiting_.last_with_pages();
   if (last == nullptr) return false;
-  last->preempt();
-  ++plan_.preempted;
+  if (last->times().scheduled == 0) {
+    last->forget_found();
+  } else {  // a fork: what it loses was computed for it
+    last->preempt();
+    ++plan_.preempted;
+  }
   return true;
 }
 
@@ -193,8 +203,8 @@ StepShape Scheduler::shape() const {
   for (const Row& row : plan_.rows) {
     const int32_t tokens = int32_t(row.tokens.size());
     const int64_t reads = positions_read(row.first_position, tokens);
-    if (row.sequence->pending() == 1) {
-      ++shape.decode_rows;
+    if (row.sequence->goes_first()) {
+      shape.decode_rows += tokens;
       shape.decode_reads += reads;
     } else {
       shape.prompt_tokens += tokens;

@@ -13,7 +13,7 @@
 namespace invar {
 
 struct StepShape {
-  int32_t decode_rows = 0;
+  int32_t decode_rows = 0;   // and rows of forced tokens, by token
   int64_t decode_reads = 0;  // positions that their attention reads, summed over the rows
   int32_t prompt_tokens = 0;
   int64_t prompt_reads = 0;
