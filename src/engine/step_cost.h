@@ -28,7 +28,9 @@ inline int64_t positions_read(int64_t position, int64_t tokens) {
 template <size_t N>
 class PriceFit {
  public:
-  void observe(const std::array<double, N>& x, double value);
+  // An error of `scale` counts as one: by `value` itself, errors are relative, and what was disturbed once
+  // counts little.
+  void observe(const std::array<double, N>& x, double value, double scale);
   double predict(const std::array<double, N>& x) const;
 
  private:
@@ -41,7 +43,8 @@ class StepCost {
  public:
   void observe(const StepShape& shape, int64_t ns);
   double predict_ns(const StepShape& shape) const;
-  // What rows of one prompt add to a step.
+  // What rows of one prompt add to a step: by their prices, and as much more as the last such step took, lest
+  // a machine that has just become slow is given more and more.
   double prompt_ns(int64_t position, int64_t tokens) const;
   // The most tokens of a prompt, the first at `position`, that add no more than `ns` to a step; at most twice
   // what the last step with a prompt had, or a few: further out prices may not hold.
@@ -51,6 +54,8 @@ class StepCost {
   PriceFit<3> decode_;  // 1, rows, reads
   PriceFit<2> prompt_;  // tokens, reads
   int32_t last_prompt_tokens_ = 0;
+  double last_over_ =
+      1;  // what the last step with a prompt took of what is expected of it now, if that is more
 };
 
 }  // namespace invar

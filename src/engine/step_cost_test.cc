@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace invar {
@@ -66,6 +67,25 @@ TEST(StepCost, follows_a_machine_that_becomes_slower) {
     const StepShape s = shape_of(random, i % 2 == 0);
     EXPECT_NEAR(cost.predict_ns(s) / cost_of(s), 3, 0.6);
   }
+}
+
+TEST(StepCost, gives_less_at_once_after_a_step_that_took_far_too_long) {
+  StepCost cost;
+  const auto run = [&](double factor) {
+    const int32_t n = std::max(1, cost.tokens_within(60e6, 1000));
+    const StepShape s{0, 0, n, positions_read(1000, n)};
+    cost.observe(s, int64_t(cost_of(s) * factor));
+    return n;
+  };
+  for (int i = 0; i < 40; ++i)
+    run(1);
+  const int32_t usual = run(20);
+  EXPECT_LT(run(20), usual / 10);
+  for (int i = 0; i < 8; ++i)  // slow for good: prices follow, and the bound holds all the time
+    EXPECT_LT(cost_of({0, 0, run(20), 0}) * 20, 4 * 60e6 + kStep * 20) << i;
+  for (int i = 0; i < 40; ++i)
+    run(1);
+  EXPECT_GT(run(1), usual / 2);
 }
 
 TEST(StepCost, gives_as_many_tokens_as_fit_and_goes_no_further_than_it_knows) {
