@@ -8,8 +8,8 @@
 namespace invar::api {
 namespace {
 
-const char* explanation(PrefixEnd end) {
-  switch (end) {
+const char* explanation(const PrefixLookup& lookup) {
+  switch (lookup.end) {
     case PrefixEnd::kComplete:
       return "found as far as possible: the last token is computed for what follows it";
     case PrefixEnd::kOff:
@@ -17,9 +17,11 @@ const char* explanation(PrefixEnd end) {
     case PrefixEnd::kNew:
       return "nothing that begins like this prompt is known";
     case PrefixEnd::kDiffers:
-      return "the nearest known prompt or answer has another token there, or ends";
+      return lookup.known_token < 0 ? "the nearest known prompt or answer ends there"
+                                    : "the nearest known prompt or answer has another token there";
     case PrefixEnd::kEvicted:
-      return "it was known, and its pages were given up for other requests; more --memory keeps more";
+      return "it was known, and its pages were given up for other requests; more --memory keeps more, unless "
+             "--prefix-cache bounds them";
     case PrefixEnd::kOtherSalt:
       return "it is known under another cache_salt only";
     case PrefixEnd::kExpired:
@@ -59,7 +61,7 @@ void append_entry(std::string& out, const PrefixLog::Entry& entry, const text::T
   append_token(out, "token", entry.token, tokenizer);
   append_token(out, "known_token", entry.reuse.lookup.known_token, tokenizer);
   out += R"(,"explanation":)";
-  append_json_string(out, explanation(entry.reuse.lookup.end));
+  append_json_string(out, explanation(entry.reuse.lookup));
   out += '}';
 }
 

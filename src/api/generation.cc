@@ -202,6 +202,7 @@ void Generation::take(Choice& choice) {
     }
     std::optional<TokenEvent> event = choice.stream->try_next();
     if (!event.has_value()) return;
+    take_facts(choice, *event);
     if (event->of_prompt) {
       take_score(choice, *event);
       continue;
@@ -214,7 +215,6 @@ void Generation::take(Choice& choice) {
       if (first_token_ns_ == 0) first_token_ns_ = event->published_ns;
       choice.text->push(*event->token, event->logprob, scores_of(*event), choice.piece);
     }
-    if (event->finish != FinishReason::kNone) take_end(choice, *event);
     if (event->finish == FinishReason::kError) return fail(error_of(event->error));
     if (event->finish == FinishReason::kCancelled)
       return fail({503, "the server ended this request before its answer was complete", "", "cancelled"});
@@ -226,14 +226,16 @@ void Generation::take(Choice& choice) {
   if (choice.text->end() == text::TextEnd::kStop) choice.finish = FinishReason::kStop;
 }
 
-// What the request met on its way. Every choice tells what the prefix cache gave for its prompt; it counts
-// once.
-void Generation::take_end(const Choice& choice, const TokenEvent& event) {
+// What the request met on its way, known from its first event on, so that one who leaves early is told of,
+// too. Every choice tells what the prefix cache gave for its prompt; it counts once.
+void Generation::take_facts(Choice& choice, const TokenEvent& event) {
+  choice.preemptions = event.preemptions;
+  PromptState& prompt = prompts_[choice.prompt];
+  if (prompt.reused.has_value()) return;
   const PromptReuse& reuse = event.prompt;
-  prompts_[choice.prompt].reused = reuse;
-  prompts_[choice.prompt].queued_ns = event.queued_ns;
-  preemptions_ += event.preemptions;
-  if (service_.prefix_log == nullptr || choice.index % plan_.choices != 0) return;
+  prompt.reused = reuse;
+  prompt.queued_ns = event.queued_ns;
+  if (service_.prefix_log == nullptr) return;
   const std::vector<int32_t>& ids = plan_.prompts[choice.prompt].ids;
   const bool inside = size_t(reuse.end_position) < ids.size();
   service_.prefix_log->add(
@@ -290,7 +292,7 @@ Usage Generation::usage() const {
   for (const PlannedPrompt& prompt : plan_.prompts)
     usage.prompt_tokens += int64_t(prompt.ids.size());
   for (const PromptState& prompt : prompts_)
-    usage.cached_tokens += prompt.reused.cached_tokens;
+    if (prompt.reused.has_value()) usage.cached_tokens += prompt.reused->cached_tokens;
   usage.completion_tokens = generated_;
   return usage;
 }
@@ -301,12 +303,13 @@ ExchangeFacts Generation::facts() const {
   facts.choices = int32_t(choices_.size());
   facts.prompt_tokens = used.prompt_tokens;
   facts.cached_tokens = used.cached_tokens;
-  if (!prompts_.empty()) {
-    facts.prefix_end = prefix_end_name(prompts_[0].reused.lookup.end);
-    facts.prefix_end_position = prompts_[0].reused.end_position;
+  if (!prompts_.empty() && prompts_[0].reused.has_value()) {
+    facts.prefix_end = prefix_end_name(prompts_[0].reused->lookup.end);
+    facts.prefix_end_position = prompts_[0].reused->end_position;
     facts.queued_ns = prompts_[0].queued_ns;
   }
-  facts.preemptions = preemptions_;
+  for (const Choice& choice : choices_)
+    facts.preemptions += choice.preemptions;
   facts.priority = plan_.fields.priority;
   facts.generated_tokens = used.completion_tokens;
   facts.first_token_ns = first_token_ns_;

@@ -43,6 +43,7 @@ struct Choice {
   double logprob_sum = 0;
   FinishReason finish = FinishReason::kNone;
   bool started = false;
+  int32_t preemptions = 0;
   text::TextPiece piece;  // what is new
 
   const char* finish_reason() const { return finish == FinishReason::kLength ? "length" : "stop"; }
@@ -96,7 +97,7 @@ class Generation final : public Exchange {
     std::unique_ptr<text::TextStream> prefix;  // takes the tokens that are no text; null: no scores wanted
     std::unique_ptr<text::TextStream> text;    // the others
     size_t scores_left = 0;
-    PromptReuse reused;
+    std::optional<PromptReuse> reused;  // known with its first event
     int64_t queued_ns = -1;
   };
 
@@ -110,7 +111,7 @@ class Generation final : public Exchange {
   std::optional<Error> too_many_answers() const;
   std::optional<Error> too_many_scores() const;
   void take(Choice& choice);
-  void take_end(const Choice& choice, const TokenEvent& event);
+  void take_facts(Choice& choice, const TokenEvent& event);
   void take_score(Choice& choice, const TokenEvent& event);
   void render(Choice& choice, std::string& out);
   void fail(Error error);
@@ -128,7 +129,6 @@ class Generation final : public Exchange {
   size_t open_ = 0;                  // choices that have not ended
   std::vector<int64_t> max_tokens_;  // of each prompt
   int64_t generated_ = 0, first_token_ns_ = 0, last_token_ns_ = 0;
-  int32_t preemptions_ = 0;
 };
 
 // `prompt` says what it has: "500 tokens".

@@ -371,7 +371,7 @@ TEST(Engine, preempted_work_counts_as_recomputed_and_prompts_count_once) {
   int64_t preemptions = 0;  // as the requests tell it
   for (Stream* stream : {first.get(), second.get()})
     while (auto event = stream->try_next())
-      preemptions += event->preemptions;
+      if (event->finish != FinishReason::kNone) preemptions += event->preemptions;
   int64_t preempted = 0, prompt = 0, recomputed = 0, tokens = 0, decoded = 0;
   for (const StepRecord& step : t.trace) {
     preempted += step.preempted;

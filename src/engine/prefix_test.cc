@@ -60,6 +60,13 @@ TEST(PrefixSharing, a_later_prompt_says_what_it_found_and_why_not_more) {
   const PromptReuse same = reused(alike(300, 5, 1));
   EXPECT_EQ(same.cached_tokens, 304);
   EXPECT_EQ(same.lookup.end, PrefixEnd::kComplete);
+  // A token behind whole pages, and no more than one token: nothing is left for a page in part.
+  EXPECT_EQ(reused(alike(60, 5, 1)).lookup.end, PrefixEnd::kDiffers);
+  const PromptReuse whole = reused(alike(60, 5, 1));
+  EXPECT_EQ(whole.cached_tokens, 64);
+  EXPECT_EQ(whole.lookup.end, PrefixEnd::kComplete);
+  EXPECT_EQ(whole.end_position, 64);
+  EXPECT_EQ(reused(alike(0, 1, 1)).lookup.end, PrefixEnd::kComplete);
   const PromptReuse other = reused(alike(300, 5, 2));
   EXPECT_EQ(other.cached_tokens, 300);
   EXPECT_EQ(other.lookup.end, PrefixEnd::kDiffers);

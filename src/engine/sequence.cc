@@ -31,27 +31,36 @@ Sequence::Sequence(GenerateRequest request, std::shared_ptr<Stream> stream, int6
       counts_(request_.sampling.penalty_last_n),
       mirostat_mu_(mirostat_start(request_.sampling)) {
   tokens_.reserve(size_t(std::min<int64_t>(int64_t(prompt_length_) + request_.max_tokens, context)));
-  if (counting_)
-    for (size_t n = 1; n <= tokens_.size(); ++n)
-      counts_.appended(std::span(tokens_).first(n), tokens_.size());
+}
+
+// When the first token is to be chosen, not before: many may wait, and some never get there.
+void Sequence::count_prompt() {
+  if (!counting_ || std::exchange(counted_, true)) return;
+  for (size_t n = 1; n <= tokens_.size(); ++n)
+    counts_.appended(std::span(tokens_).first(n), size_t(prompt_length_));
+}
+
+bool Sequence::shows_prompt() const {
+  return (request_.all_prompt_logits || request_.prompt_logprobs >= 0) && computed_ < prompt_length_;
 }
 
 // Positions whose logits somebody still waits for are to be computed.
 int32_t Sequence::reuse_limit() const {
-  const bool shows_prompt = request_.all_prompt_logits || request_.prompt_logprobs >= 0;
-  return shows_prompt && computed_ < prompt_length_ ? computed_ : length() - 1;
+  return shows_prompt() ? computed_ : length() - 1;
 }
 
 int32_t Sequence::reuse(bool tail) {
-  const int32_t limit = tail ? reuse_limit() : reuse_limit() / kPageTokens * kPageTokens;
+  if (shows_prompt()) return 0;
+  const int32_t all = reuse_limit(), limit = tail ? all : all / kPageTokens * kPageTokens;
   const int32_t before = cache_.length();
-  if (limit <= before) return 0;
+  const bool last = limit == all;  // nothing is left for a later lookup
+  if (limit <= before && (!last || looked_up_)) return 0;
   const PrefixLookup lookup = path_.match(tokens_, limit, tail, cache_);
   const int32_t found = std::min(cache_.length(), prompt_length_);
   const bool news = cache_.length() > computed_;  // no pages that were its own before it lost them
   reused_.cached_tokens += std::max(0, found - computed_);
   computed_ = std::max(computed_, cache_.length());
-  if (tail && (!std::exchange(looked_up_, true) || news)) {
+  if (last && (!std::exchange(looked_up_, true) || news)) {
     reused_.lookup = lookup;
     reused_.end_position = found;
   }
@@ -84,6 +93,7 @@ void Sequence::forget_found() {
   release_pages();
   computed_ = 0;
   reused_ = {};
+  looked_up_ = false;
 }
 
 void Sequence::leave_pages() {
@@ -116,6 +126,7 @@ void Sequence::commit(int32_t tokens, std::span<const float> logits, PromptScore
     for (int32_t i = 0; i < wanted && !finished(); ++i)
       show(end - wanted + i, logits.subspan(size_t(i) * vocab, vocab), scorer);
   }
+  if (chooses()) count_prompt();
   end_without_answer();
 }
 
@@ -219,11 +230,9 @@ void Sequence::publish(RequestMetrics& metrics, int64_t now) {
   int32_t tokens = 0;
   for (TokenEvent& event : events_) {
     event.published_ns = now;
-    if (event.finish != FinishReason::kNone) {
-      event.prompt = reused_;
-      if (times_.scheduled > 0) event.queued_ns = times_.scheduled - times_.submitted;
-      event.preemptions = preemptions_;
-    }
+    event.prompt = reused_;
+    if (times_.scheduled > 0) event.queued_ns = times_.scheduled - times_.submitted;
+    event.preemptions = preemptions_;
     tokens += event.token.has_value() && !event.of_prompt;
   }
   if (tokens > 0) metrics.published(times_, tokens, now);
@@ -242,6 +251,7 @@ void Sequence::split_from(const Sequence& parent) {
   reused_ = parent.reused_;
   computed_ = cache_.length();
   times_.scheduled = parent.times_.scheduled;
+  count_prompt();
   end_without_answer();
 }
 

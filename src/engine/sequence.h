@@ -112,7 +112,9 @@ class Sequence {
   void append(int32_t token);
   void show(int32_t position, std::span<const float> logits, PromptScorer& scorer);
   void end_without_answer();
+  bool shows_prompt() const;  // somebody waits for logits of the prompt
   int32_t reuse_limit() const;
+  void count_prompt();
   void release_pages();
 
   GenerateRequest request_;
@@ -125,7 +127,8 @@ class Sequence {
   bool long_rope_;
   int32_t prompt_length_;
   int32_t computed_ = 0;  // positions below were committed at least once: their logits were shown
-  bool counting_;         // penalties need counts_
+  bool counting_;         // penalties need counts_,
+  bool counted_ = false;  // which have the prompt
   std::vector<int32_t> tokens_;
   std::vector<int32_t> forced_;
   TokenCounts counts_;

@@ -40,8 +40,9 @@ struct TokenEvent {
   bool of_prompt = false;                  // a token of the prompt, not of the answer (prompt_logprobs)
   int64_t published_ns = 0;                // now_ns() when the engine let go of it
   FinishReason finish = FinishReason::kNone;
-  Status error;             // with kError
-  PromptReuse prompt;       // with any finish, as all that follows:
+  Status error;  // with kError
+  // Of the request so far:
+  PromptReuse prompt;
   int64_t queued_ns = -1;   // from submit() until a step had a row of it; -1 = none had
   int32_t preemptions = 0;  // how often its pages were taken away
 };

@@ -192,8 +192,11 @@ void Connection::judge_head() {
     if (context_.keys.required() && work.built_in != BuiltIn::kHealth) {
       work.record.key = context_.keys.find(head);
       if (work.record.key < 0) {
-        reject(401, "an API key is needed: Authorization: Bearer KEY, or x-api-key: KEY", "invalid_api_key",
-               {{"WWW-Authenticate", "Bearer"}});
+        const bool given = head.find("authorization") != nullptr || head.find("x-api-key") != nullptr;
+        reject(401,
+               given ? "this API key is not one of the server's"
+                     : "an API key is needed: Authorization: Bearer KEY, or x-api-key: KEY",
+               "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
       }
     }
     if (work.match.allowed.empty()) reject(404, "there is no such path", "unknown_path");

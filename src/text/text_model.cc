@@ -11,8 +11,9 @@ TextModel make_text_model(TextModelParts parts) {
   model.tokenizer = std::move(parts.tokenizer);
   model.control = std::make_shared<const ControlSpellings>(*model.tokenizer);
   if (parts.templates.empty()) {
-    model.template_error =
-        not_found("the model has no chat template: give it one (--chat-template FILE), or send raw prompts");
+    model.template_error = not_found(
+        "a base model: it has no chat template; give it one (serve and chat: --chat-template FILE), or raw "
+        "prompts (run --raw, POST /v1/completions)");
   } else {
     auto compiled = ChatTemplate::compile(std::span(parts.templates), parts.template_options);
     if (compiled.ok())
