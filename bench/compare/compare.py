@@ -5,7 +5,7 @@
 
 llama.cpp comes as the newest `xllamacpp` wheel, installed into build/peers by pip. Its own timings are used; prompts
 are the same kind of random token ids for both. A round is repeated when other processes used more than a tenth of a
-core meanwhile. Prints medians with minimum and maximum, and the ratio of the medians.
+core meanwhile. Prints medians with minimum and maximum, and the median of the rounds' ratios.
 """
 import argparse, json, os, platform, random, statistics, subprocess, sys, time, venv
 
@@ -72,7 +72,19 @@ def main():
     a.add_argument("--json")
     o = a.parse_args()
     python, version = install()
-    invar = os.path.join(ROOT, "build", "release", "invar")
+    results = interleave(python, os.path.join(ROOT, "build", "release", "invar"), o)
+    facts = {"cpu": cpu_model(), "threads": o.threads, "xllamacpp": version, "model": os.path.basename(o.model), "date": time.strftime("%Y-%m-%d")}
+    print(f"\n{facts['cpu']}, {o.threads} threads, {facts['model']}, xllamacpp {version}, {facts['date']}; tokens/s, median [min-max] of {o.rounds}\n")
+    print(f"| {'measure':16} | {'llama.cpp':>22} | {'Invar':>22} | ratio |\n|---|---|---|---|")
+    for key, label in (("prompt", f"prompt {o.prompt}"), ("decode", f"decode {o.decode}")):
+        cell = lambda v: f"{statistics.median(v):.1f} [{min(v):.1f}-{max(v):.1f}]"
+        print(f"| {label:16} | {cell(results['llama.cpp'][key]):>22} | {cell(results['invar'][key]):>22} | {ratio(results, key):.2f} |")
+    if o.json:
+        json.dump({"facts": facts, "results": results}, open(o.json, "w"), indent=1)
+
+
+def interleave(python, invar, o):
+    """Tokens/s of each round, by engine and measure."""
     engines = {
         "llama.cpp": lambda seed: json.loads(measured_peer(python, o, seed)),
         "invar": lambda seed: invar_result(invar, o),
@@ -84,15 +96,12 @@ def main():
             for key in ("prompt", "decode"):
                 results[name][key].append(one[key])
             print(f"round {r + 1}/{o.rounds} {name}: prompt {one['prompt']:.0f} tokens/s, decode {one['decode']:.1f} tokens/s", file=sys.stderr)
-    facts = {"cpu": cpu_model(), "threads": o.threads, "xllamacpp": version, "model": os.path.basename(o.model), "date": time.strftime("%Y-%m-%d")}
-    print(f"\n{facts['cpu']}, {o.threads} threads, {facts['model']}, xllamacpp {version}, {facts['date']}; tokens/s, median [min-max] of {o.rounds}\n")
-    print(f"| {'measure':16} | {'llama.cpp':>22} | {'Invar':>22} | ratio |\n|---|---|---|---|")
-    for key, label in (("prompt", f"prompt {o.prompt}"), ("decode", f"decode {o.decode}")):
-        cell = lambda v: f"{statistics.median(v):.1f} [{min(v):.1f}-{max(v):.1f}]"
-        ratio = statistics.median(results["invar"][key]) / statistics.median(results["llama.cpp"][key])
-        print(f"| {label:16} | {cell(results['llama.cpp'][key]):>22} | {cell(results['invar'][key]):>22} | {ratio:.2f} |")
-    if o.json:
-        json.dump({"facts": facts, "results": results}, open(o.json, "w"), indent=1)
+    return results
+
+
+def ratio(results, key):
+    """Invar over llama.cpp: the median of the rounds' ratios, so that a slow stretch of the machine counts for both."""
+    return statistics.median(a / b for a, b in zip(results["invar"][key], results["llama.cpp"][key]))
 
 
 def quiet(argv):
