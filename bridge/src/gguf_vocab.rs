@@ -62,13 +62,11 @@ pub(crate) fn build(vocab: &GgufVocab) -> Outcome<(Tokenizer, Around)> {
         return input(format!("tokenizer.ggml.token_type[{id}] is {kind}; types are 0 to 6"));
     }
     let in_front = |bos: bool| Around { bos: bos.into(), eos: 0 };
+    let of_text = vocab.model == "gemma4" || vocab.model == "gpt2" && pre_tokenizers::OF_TEXT.contains(&vocab.pre);
     let (mut tokenizer, around) = match vocab.model {
-        "gpt2" => {
-            let (tokenizer, bos) = byte_level(vocab)?;
-            (tokenizer, in_front(bos))
-        }
+        _ if of_text => (merged_text(vocab)?, in_front(vocab.model == "gemma4")),
+        "gpt2" => byte_level(vocab)?,
         "llama" => (sentence_piece(vocab)?, in_front(true)),
-        "gemma4" => (merged_text(vocab)?, in_front(true)),
         "bert" => (gguf_word_piece::build(vocab)?, Around { bos: 1, eos: 1 }),
         "t5" => (gguf_unigram::build(vocab)?, Around { bos: 0, eos: 1 }),
         other => {
@@ -91,7 +89,7 @@ pub(crate) fn build(vocab: &GgufVocab) -> Outcome<(Tokenizer, Around)> {
     tokenizer.add_special_tokens(of_type(&[UNKNOWN, CONTROL], true)).map_err(|e| e.to_string())?;
     // User-defined tokens are ordinary text that must stay whole; "skip special tokens" never hides them.
     let mut whole = of_type(&[USER_DEFINED], false);
-    if vocab.model == "gemma4" {
+    if of_text {
         // Runs of blanks come out of the merges, which know the other spelling; those of line ends have no merges.
         whole.retain(|token| !token.content.contains([' ', '▁']));
         let runs = of_type(&[NORMAL], false);
@@ -111,7 +109,7 @@ pub(crate) fn ids_of(tokens: &[&str]) -> Outcome<Vocab> {
     Ok(ids)
 }
 
-fn byte_level(vocab: &GgufVocab) -> Outcome<(Tokenizer, bool)> {
+fn byte_level(vocab: &GgufVocab) -> Outcome<(Tokenizer, Around)> {
     let Some(pre) = pre_tokenizers::find(vocab.pre) else {
         let message = match vocab.pre {
             "" => "tokenizer.ggml.pre is missing; without it the cut of the text is unknown".to_string(),
@@ -135,7 +133,7 @@ fn byte_level(vocab: &GgufVocab) -> Outcome<(Tokenizer, bool)> {
     tokenizer.with_pre_tokenizer(Some(part!(PreTokenizerWrapper, pre_tokenizer_json(pre)?)?));
     let decoder = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
     tokenizer.with_decoder(Some(part!(DecoderWrapper, decoder)?));
-    Ok((tokenizer, pre.add_bos))
+    Ok((tokenizer, Around { bos: pre.add_bos.into(), eos: pre.add_sep.into() }))
 }
 
 fn merges(vocab: &GgufVocab) -> Outcome<Vec<(String, String)>> {

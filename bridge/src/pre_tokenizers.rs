@@ -75,6 +75,21 @@ const YOUTU_SCRIPTS: &str = r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，�
 const O200K_ONE_DIGIT: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const DEEPSEEK_V3_WORDS: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
 
+/// Numerals in threes from the back of a run.
+const THREES_FROM_THE_BACK: &str = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))";
+/// AFMoE: scripts that are written without blanks.
+const AFMOE_SCRIPTS: &str = concat!(
+    r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{30FF}\x{FF65}-\x{FF9F}\x{2F00}-\x{2FDF}",
+    r"\x{0E40}-\x{0EFF}\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F}\x{A9E0}-\x{A9FF}",
+    r"\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+"
+);
+/// Chameleon: marks of images, blanks in twos and fours, each mark of punctuation by itself.
+const CHAMELEON: &[&str] =
+    &[r"<sentinel:[0-9]+>", r"IMGIMG[A-I]{1,4}Z", r"[\t\n]|    |  ", DIGIT, r"[\p{P}!-/:-@\[-`{-~]", GPT2];
+
+/// Names, with `tokenizer.ggml.model` gpt2, of vocabularies whose pieces are of the text itself: the kind gemma4.
+pub(crate) const OF_TEXT: &[&str] = &["gemma4", "granite-embed-multi-311m", "sarvam-moe"];
+
 pub(crate) struct PreTokenizer {
     pub names: &'static [&'static str],
     /// Applied one after the other; each isolates its matches in the pieces of the one before.
@@ -87,10 +102,12 @@ pub(crate) struct PreTokenizer {
     pub ignore_merges: bool,
     /// BOS in front when the file does not say (`tokenizer.ggml.add_bos_token`).
     pub add_bos: bool,
+    /// The separator, or else EOS, behind when the file does not say (`tokenizer.ggml.add_sep_token`).
+    pub add_sep: bool,
 }
 
 const fn row(names: &'static [&'static str], splits: &'static [&'static str]) -> PreTokenizer {
-    PreTokenizer { names, splits, steps: None, nfc: false, ignore_merges: false, add_bos: false }
+    PreTokenizer { names, splits, steps: None, nfc: false, ignore_merges: false, add_bos: false, add_sep: false }
 }
 
 const TABLE: &[PreTokenizer] = &[
@@ -112,6 +129,7 @@ const TABLE: &[PreTokenizer] = &[
         ],
         &[GPT2],
     ),
+    PreTokenizer { add_bos: true, add_sep: true, ..row(&["roberta-bpe", "jina-v1-en", "jina-v2-code"], &[GPT2]) },
     // Descendants of GPT-NeoX, whose tokenizer normalizes.
     PreTokenizer { nfc: true, ..row(&["olmo", "mpt", "modern-bert"], &[GPT2]) },
     row(&["smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"], &[DIGIT, GPT2]),
@@ -144,6 +162,8 @@ const TABLE: &[PreTokenizer] = &[
     row(&["superbpe"], &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"]),
     PreTokenizer { ignore_merges: true, add_bos: true, ..row(&["tekken"], &[TEKKEN]) },
     row(&["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"], &[DIGITS_IN_THREES, CJK_AND_KANA, DEEPSEEK_V3_WORDS]),
+    row(&["afmoe"], &[THREES_FROM_THE_BACK, AFMOE_SCRIPTS, DEEPSEEK_V3_WORDS]),
+    PreTokenizer { add_bos: true, ..row(&["chameleon"], CHAMELEON) },
     row(&["deepseek-coder"], &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CODER_CJK, DIGIT]),
     row(
         &["deepseek-llm"],
@@ -159,5 +179,5 @@ pub(crate) fn find(name: &str) -> Option<&'static PreTokenizer> {
 }
 
 pub(crate) fn known_names() -> String {
-    TABLE.iter().flat_map(|row| row.names).copied().collect::<Vec<_>>().join(", ")
+    TABLE.iter().flat_map(|row| row.names).chain(OF_TEXT).copied().collect::<Vec<_>>().join(", ")
 }

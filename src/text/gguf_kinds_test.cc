@@ -50,9 +50,9 @@ TEST(TokenizerGguf, bert_lowers_text_unless_its_vocabulary_has_capitals) {
   EXPECT_NE(Tokenizer::from_gguf(v.view()).status().message().find("unknown_token_id"), std::string::npos);
 }
 
-TEST(TokenizerGguf, gemma4_merges_over_text_give_the_gemma3_oracle_ids) {
-  OwnedVocab vocab = byte_level_vocab(cached_file("gemma3.json"), "");
-  vocab.vocab.model = "gemma4";
+void expect_gemma3_ids(const char* model, const char* pre, bool add_bos) {
+  OwnedVocab vocab = byte_level_vocab(cached_file("gemma3.json"), pre);
+  vocab.vocab.model = model;
   vocab.vocab.bos = 2;
   for (size_t id = 0; id < vocab.tokens.size(); ++id) {
     if (vocab.tokens[id] == "<unk>") vocab.types[id] = kUnknown;
@@ -63,14 +63,44 @@ TEST(TokenizerGguf, gemma4_merges_over_text_give_the_gemma3_oracle_ids) {
   std::erase_if(vocab.merges, [](const std::string& merge) { return merge.find('\n') != std::string::npos; });
   const auto tokenizer = from(vocab);
   ASSERT_NE(tokenizer, nullptr);
-  EXPECT_TRUE(tokenizer->add_bos());
+  EXPECT_EQ(tokenizer->add_bos(), add_bos);
   EXPECT_EQ(tokenizer->strip_start(), 0);
   const std::vector<OracleRow> rows = oracle_rows("gemma3");
   expect_oracle_ids(*tokenizer, rows);
   for (const OracleRow& row : rows) {
     expect_streams(tokenizer, row);
-    if (HasFatalFailure()) return;
+    if (testing::Test::HasFatalFailure()) return;
   }
+}
+
+TEST(TokenizerGguf, gemma4_merges_over_text_give_the_gemma3_oracle_ids) {
+  expect_gemma3_ids("gemma4", "", true);
+}
+
+TEST(TokenizerGguf, names_of_cuts_for_pieces_of_text_are_the_kind_gemma4) {
+  for (const char* pre : {"sarvam-moe", "granite-embed-multi-311m"})
+    expect_gemma3_ids("gpt2", pre, false);
+}
+
+TEST(TokenizerGguf, encoders_with_the_cut_of_gpt2_stand_between_marks) {
+  OwnedVocab v;
+  v.vocab.model = "gpt2";
+  v.tokens = {"<s>", "</s>", "a", "b"};
+  v.types = {kControl, kControl, kNormal, kNormal};
+  v.vocab.bos = 0;
+  v.vocab.sep = 1;
+  const auto around = [&](const char* pre) {
+    v.vocab.pre = pre;
+    const auto t = from(v);
+    std::vector<int32_t> ids(t->prefix().begin(), t->prefix().end());
+    ids.insert(ids.end(), t->suffix().begin(), t->suffix().end());
+    return ids;
+  };
+  for (const char* pre : {"roberta-bpe", "jina-v1-en", "jina-v2-code"})
+    EXPECT_EQ(around(pre), (std::vector<int32_t>{0, 1})) << pre;
+  EXPECT_EQ(around("gpt-2"), std::vector<int32_t>());
+  v.vocab.add_sep = false;
+  EXPECT_EQ(around("roberta-bpe"), (std::vector<int32_t>{0}));
 }
 
 TEST(TokenizerUnigram, file_and_gguf_vocabularies_give_the_reference_ids) {

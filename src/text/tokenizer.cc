@@ -83,7 +83,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
   in.score_count = vocab.scores.size();
   in.merges = merges.data();
   in.merge_count = merges.size();
-  in.space_prefix = vocab.add_space_prefix.value_or(vocab.model != "gemma4") ? 1 : 0;
+  in.space_prefix = vocab.add_space_prefix.value_or(vocab.model == "llama" || vocab.model == "t5") ? 1 : 0;
   in.remove_extra_whitespaces = vocab.remove_extra_whitespaces.value_or(false) ? 1 : 0;
   in.unknown = vocab.unknown ? int64_t{*vocab.unknown} : -1;
   in.charsmap = text::to_iv(vocab.charsmap);
@@ -94,11 +94,12 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
 
   ASSIGN_OR_RETURN(t->bos_, checked_id("bos_token_id", vocab.bos, t->vocab_size_));
   ASSIGN_OR_RETURN(t->eos_, checked_id("eos_token_id", vocab.eos, t->vocab_size_));
-  const bool is_bert = vocab.model == "bert";
-  if (is_bert && vocab.cls) {
+  // Encoders stand between marks that have names of their own.
+  const bool between_marks = vocab.model == "bert" || (vocab.model == "gpt2" && wanted.eos != 0);
+  if (between_marks && vocab.cls) {
     ASSIGN_OR_RETURN(t->bos_, checked_id("cls_token_id", vocab.cls, t->vocab_size_));
   }
-  if (is_bert && vocab.sep) {
+  if (between_marks && vocab.sep) {
     ASSIGN_OR_RETURN(t->eos_, checked_id("seperator_token_id", vocab.sep, t->vocab_size_));
   }
   ASSIGN_OR_RETURN(t->eot_, checked_id("eot_token_id", vocab.eot, t->vocab_size_));
@@ -111,7 +112,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
   }
   t->prefix_.clear();
   t->suffix_.clear();
-  const std::optional<bool> add_eos = is_bert ? vocab.add_sep : vocab.add_eos;
+  const std::optional<bool> add_eos = between_marks ? vocab.add_sep : vocab.add_eos;
   if (vocab.add_bos.value_or(wanted.bos != 0) && t->bos_ != kNoToken) t->prefix_.push_back(t->bos_);
   if (add_eos.value_or(wanted.eos != 0) && t->eos_ != kNoToken) t->suffix_.push_back(t->eos_);
   t->collect_stop_ids(eom);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -459,6 +460,48 @@ TEST(TokenizerPre, deepseek_llm_cuts_lines_cased_words_punctuation_and_digits) {
   EXPECT_EQ(cut(*deepseek, "\u043C\u05D0"), "\xD0|\xBC|\xD7|\x90");  // a letter without case: not of the word
 }
 
+// Expected: the package `tokenizers` with the steps of the models' tokenizer.json.
+TEST(TokenizerPre, chameleon_and_afmoe_cut_as_their_own_files_do) {
+  const std::vector<std::string> letters = {"1", "2",      "a", "b", "\u0120", "'",
+                                            "s", "\u010A", "!", "<", ">",      "\u0109"};
+  const std::vector<std::pair<std::string, std::string>> merges = {{"1", "2"},
+                                                                   {"12", "1"},
+                                                                   {"121", "2"},
+                                                                   {"\u0120", "1"},
+                                                                   {"a", "b"},
+                                                                   {"\u0120", "\u0120"},
+                                                                   {"'", "s"},
+                                                                   {"b", "'"},
+                                                                   {"\u0120", "ab"},
+                                                                   {"!", "!"},
+                                                                   {"\u0120\u0120", "\u0120\u0120"},
+                                                                   {"\u010A", "\u010A"},
+                                                                   {"\u0120\u0120", "ab"},
+                                                                   {"\u010A", "\u0109"},
+                                                                   {"b", "!"},
+                                                                   {"!", "a"}};
+  const auto chameleon = byte_level("chameleon", letters, merges),
+             afmoe = byte_level("afmoe", letters, merges);
+  ASSERT_TRUE(chameleon && afmoe);
+  const struct {
+    const char *text, *chameleon, *afmoe;
+  } kCuts[] = {
+      {"1212", "1|2|1|2", "1|2|12"},
+      {"1212121", "1|2|1|2|1|2|1", "1|2|12|121"},
+      {" 1", " |1", " |1"},
+      {"ab  ab", "ab|  |ab", "ab| | ab"},
+      {"ab    ab", "ab|    |ab", "ab|  | | ab"},
+      {"a'sb", "a|'|s|b", "a|'s|b"},
+      {"!!", "!|!", "!!"},
+      {"a!a", "a|!|a", "a|!a"},
+      {"\n\n", "\n|\n", "\n\n"},
+  };
+  for (const auto& c : kCuts) {
+    EXPECT_EQ(cut(*chameleon, c.text), c.chameleon);
+    EXPECT_EQ(cut(*afmoe, c.text), c.afmoe);
+  }
+}
+
 TEST(TokenizerPre, every_known_name_cuts_text_without_losing_any) {
   OwnedVocab v = all_bytes();
   v.vocab.pre = "brand-new";
@@ -470,6 +513,8 @@ TEST(TokenizerPre, every_known_name_cuts_text_without_losing_any) {
   for (size_t end; !names.empty(); names.erase(0, end == std::string::npos ? end : end + 2), ++count) {
     end = names.find(", ");
     const std::string name = names.substr(0, end);
+    if (std::set<std::string>{"gemma4", "granite-embed-multi-311m", "sarvam-moe"}.contains(name))
+      continue;  // their pieces are not of bytes: gguf_kinds_test.cc
     v.vocab.pre = name;
     const auto t = Tokenizer::from_gguf(v.view());
     ASSERT_TRUE(t.ok()) << name << ": " << t.status().message();
