@@ -25,6 +25,15 @@ enum class ExpertStorage : uint8_t {
   kTransposed,   // [experts, hidden, 2 * ffn], gate and up column by column in turn
 };
 
+// Of a layer's tensors, without ".weight" and ".bias".
+struct ExpertNames {
+  const char* router = "mlp.gate";
+  const char* experts = "mlp.experts";
+  const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+  const char* shared = "mlp.shared_expert";
+  const char* shared_gate = "mlp.shared_expert_gate";
+};
+
 // Mixture of experts, in some or all layers.
 struct ExpertsConfig {
   int32_t count = 0;  // 0: no layer has experts
@@ -35,6 +44,7 @@ struct ExpertsConfig {
   bool biases = false;       // of the router and of every matrix
   ExpertsAttr attr{};        // chosen, routing and unit; the rest is the recorder's
   ExpertStorage storage = ExpertStorage::kSeparate;
+  ExpertNames names;
   std::vector<bool> layers;  // [layers]: those with experts; the others are dense
 };
 

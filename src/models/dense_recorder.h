@@ -14,15 +14,6 @@
 
 namespace invar {
 
-// Of a layer's tensors, without ".weight" and ".bias".
-struct ExpertNames {
-  const char* router = "mlp.gate";
-  const char* experts = "mlp.experts";
-  const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
-  const char* shared = "mlp.shared_expert";
-  const char* shared_gate = "mlp.shared_expert_gate";
-};
-
 class DenseRecorder {
  public:
   explicit DenseRecorder(const ModelConfig& config);
@@ -71,10 +62,9 @@ class DenseRecorder {
 
   // The network of the layer on the normalized x: experts in a layer that has them, else one with silu in
   // its gate, "mlp.gate_proj" and so on.
-  ValueId network(ValueId x, const ExpertNames& names);
+  ValueId network(ValueId x);
   // The layer's experts on x alone, by these scores. scale: a vector with a factor of each expert's weight.
-  ValueId experts(const std::string& site, ValueId x, ValueId scores, const ExpertNames& names,
-                  const std::string& scale);
+  ValueId experts(const std::string& site, ValueId x, ValueId scores, const std::string& scale);
 
   ValueId gated_gelu(const std::string& site, ValueId gate, ValueId up);
   ValueId gelu(const std::string& site, ValueId x);
@@ -87,9 +77,9 @@ class DenseRecorder {
   ValueId normalize(const std::string& site, ValueId x, const std::string& weight, int64_t width,
                     int head_dim);
   int rope_of_layer();
-  WeightId expert_matrix(const ExpertNames& names, const char* matrix, int32_t expert);
-  std::vector<ExpertWeights> expert_set(const ExpertNames& names);
-  WeightId expert_bias(const ExpertNames& names, const char* matrix, int32_t expert);
+  WeightId expert_matrix(const char* matrix, int32_t expert);
+  std::vector<ExpertWeights> expert_set();
+  WeightId expert_bias(const char* matrix, int32_t expert);
 
   const ModelConfig& config_;
   GraphBuilder builder_;

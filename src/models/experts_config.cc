@@ -169,6 +169,7 @@ Status parse_experts(const ModelSource& source, const ExpertsRules& rules, Model
   out.shared_gate = rules.shared_gate;
   out.correction = rules.correction;
   out.biases = rules.biases;
+  out.names = rules.names;
   out.layers.assign(static_cast<size_t>(config->layers), true);
   const Status read =
       source.kind() == SourceKind::kGguf

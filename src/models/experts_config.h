@@ -4,7 +4,6 @@
 
 #include "format/model_source.h"
 #include "models/config.h"
-#include "models/dense_recorder.h"
 
 namespace invar {
 

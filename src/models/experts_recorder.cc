@@ -17,8 +17,8 @@ struct Part {
 };
 
 // Where expert `expert` has its `matrix`, one of names.gate, up and down.
-Part find_part(const ExpertsConfig& c, const ExpertNames& names, std::string_view matrix, int32_t expert,
-               int64_t rows) {
+Part find_part(const ExpertsConfig& c, std::string_view matrix, int32_t expert, int64_t rows) {
+  const ExpertNames& names = c.names;
   Part p{fmt::format("{}.{}", names.experts, matrix), {.rows = rows, .experts = c.count, .expert = expert}};
   const bool gate = matrix == names.gate, up = matrix == names.up;
   p.part.transposed = c.storage == ExpertStorage::kTransposed;
@@ -36,51 +36,51 @@ Part find_part(const ExpertsConfig& c, const ExpertNames& names, std::string_vie
 
 }  // namespace
 
-WeightId DenseRecorder::expert_matrix(const ExpertNames& names, const char* matrix, int32_t expert) {
+WeightId DenseRecorder::expert_matrix(const char* matrix, int32_t expert) {
   const ExpertsConfig& c = config_.experts;
-  const bool down = std::string_view(matrix) == names.down;
+  const bool down = std::string_view(matrix) == c.names.down;
   const int64_t rows = down ? config_.hidden : c.ffn, cols = down ? c.ffn : config_.hidden;
   if (c.storage == ExpertStorage::kSeparate)
-    return builder_.matrix(fmt::format("{}{}.{}.{}.weight", weight_, names.experts, expert, matrix), rows,
+    return builder_.matrix(fmt::format("{}{}.{}.{}.weight", weight_, c.names.experts, expert, matrix), rows,
                            cols);
-  Part p = find_part(c, names, matrix, expert, rows);
+  Part p = find_part(c, matrix, expert, rows);
   p.part.tensor = weight_ + p.tensor + (c.storage == ExpertStorage::kStacked ? ".weight" : "");
-  return builder_.matrix(fmt::format("{}{}.{}[{}]", weight_, names.experts, matrix, expert), rows, cols, 0,
+  return builder_.matrix(fmt::format("{}{}.{}[{}]", weight_, c.names.experts, matrix, expert), rows, cols, 0,
                          std::move(p.part));
 }
 
-WeightId DenseRecorder::expert_bias(const ExpertNames& names, const char* matrix, int32_t expert) {
+WeightId DenseRecorder::expert_bias(const char* matrix, int32_t expert) {
   const ExpertsConfig& c = config_.experts;
   if (!c.biases) return kNone;
-  const int64_t rows = std::string_view(matrix) == names.down ? config_.hidden : c.ffn;
+  const int64_t rows = std::string_view(matrix) == c.names.down ? config_.hidden : c.ffn;
   if (c.storage == ExpertStorage::kSeparate)
-    return builder_.vector(fmt::format("{}{}.{}.{}.bias", weight_, names.experts, expert, matrix), rows);
-  Part p = find_part(c, names, matrix, expert, rows);
+    return builder_.vector(fmt::format("{}{}.{}.{}.bias", weight_, c.names.experts, expert, matrix), rows);
+  Part p = find_part(c, matrix, expert, rows);
   p.part.transposed = false;
   p.part.tensor = weight_ + p.tensor + (c.storage == ExpertStorage::kStacked ? ".bias" : "_bias");
-  return builder_.vector(fmt::format("{}{}.{}_bias[{}]", weight_, names.experts, matrix, expert), rows, 0,
+  return builder_.vector(fmt::format("{}{}.{}_bias[{}]", weight_, c.names.experts, matrix, expert), rows, 0,
                          false, std::move(p.part));
 }
 
-std::vector<ExpertWeights> DenseRecorder::expert_set(const ExpertNames& names) {
+std::vector<ExpertWeights> DenseRecorder::expert_set() {
+  const ExpertNames& names = config_.experts.names;
   std::vector<ExpertWeights> set;
   for (int32_t e = 0; e < config_.experts.count; ++e) {
-    set.push_back({expert_matrix(names, names.gate, e), expert_matrix(names, names.up, e),
-                   expert_matrix(names, names.down, e), expert_bias(names, names.gate, e),
-                   expert_bias(names, names.up, e), expert_bias(names, names.down, e)});
+    set.push_back({expert_matrix(names.gate, e), expert_matrix(names.up, e), expert_matrix(names.down, e),
+                   expert_bias(names.gate, e), expert_bias(names.up, e), expert_bias(names.down, e)});
   }
   return set;
 }
 
-ValueId DenseRecorder::experts(const std::string& site, ValueId x, ValueId scores, const ExpertNames& names,
-                               const std::string& scale) {
+ValueId DenseRecorder::experts(const std::string& site, ValueId x, ValueId scores, const std::string& scale) {
   const ExpertsConfig& c = config_.experts;
-  return builder_.experts(site_ + site, {x, scores}, expert_set(names), c.attr,
+  return builder_.experts(site_ + site, {x, scores}, expert_set(), c.attr,
                           builder_.vector(weight_ + scale, c.count));
 }
 
-ValueId DenseRecorder::network(ValueId x, const ExpertNames& names) {
+ValueId DenseRecorder::network(ValueId x) {
   const ExpertsConfig& c = config_.experts;
+  const ExpertNames& names = c.names;
   const int64_t hidden = config_.hidden;
   const auto dense = [&](const std::string& site, const std::string& weight, int64_t ffn) {
     const ValueId gate = linear(site + ".gate", x, weight + ".gate_proj", ffn, hidden, config_.mlp_bias);
@@ -96,7 +96,7 @@ ValueId DenseRecorder::network(ValueId x, const ExpertNames& names) {
       c.correction
           ? builder_.vector(fmt::format("{}{}.e_score_correction_bias", weight_, names.router), c.count)
           : kNone;
-  return builder_.experts(site_ + "mlp.experts", std::move(in), expert_set(names), c.attr, kNone, correction);
+  return builder_.experts(site_ + "mlp.experts", std::move(in), expert_set(), c.attr, kNone, correction);
 }
 
 }  // namespace invar

@@ -38,10 +38,7 @@ Result<Graph> build_gpt_oss(const ModelConfig& config);
 Result<Graph> build_llama(const ModelConfig& config);
 Result<Graph> build_olmo2(const ModelConfig& config);
 Result<Graph> build_phi3(const ModelConfig& config);
-Result<Graph> build_qwen2(const ModelConfig& config);
-Result<Graph> build_qwen2_moe(const ModelConfig& config);
 Result<Graph> build_qwen3(const ModelConfig& config);
-Result<Graph> build_qwen3_moe(const ModelConfig& config);
 Result<Graph> build_smollm3(const ModelConfig& config);
 Result<Graph> build_starcoder2(const ModelConfig& config);
 
@@ -68,12 +65,12 @@ constexpr Family kFamilies[] = {
     {"olmo2", false, parse_olmo2, build_olmo2},
     {"olmo3", false, parse_olmo3, build_olmo2},
     {"phi3", false, parse_phi3, build_phi3},
-    {"qwen2", false, parse_qwen2, build_qwen2},
-    {"qwen2_moe", false, parse_qwen2_moe, build_qwen2_moe},
-    {"qwen2moe", false, parse_qwen2_moe, build_qwen2_moe},
+    {"qwen2", false, parse_qwen2, build_llama},
+    {"qwen2_moe", false, parse_qwen2_moe, build_llama},
+    {"qwen2moe", false, parse_qwen2_moe, build_llama},
     {"qwen3", false, parse_qwen3, build_qwen3},
-    {"qwen3_moe", false, parse_qwen3_moe, build_qwen3_moe},
-    {"qwen3moe", false, parse_qwen3_moe, build_qwen3_moe},
+    {"qwen3_moe", false, parse_qwen3_moe, build_qwen3},
+    {"qwen3moe", false, parse_qwen3_moe, build_qwen3},
     {"smollm3", true, parse_smollm3, build_smollm3},
     {"starcoder2", false, parse_starcoder2, build_starcoder2},
 };

@@ -166,7 +166,7 @@ ValueId record_experts(DenseRecorder& r, const ModelConfig& c, ValueId x) {
   seen = r.scale("router.scale", seen, static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.hidden))));
   const ValueId scores = r.linear("router", seen, "router.proj", c.experts.count, c.hidden);
   const ValueId h = r.norm("experts_norm", x, "pre_feedforward_layernorm_2");
-  const ValueId y = r.experts("experts", h, scores, kNames, "router.per_expert_scale");
+  const ValueId y = r.experts("experts", h, scores, "router.per_expert_scale");
   return r.norm("experts_post_norm", y, "post_feedforward_layernorm_2");
 }
 

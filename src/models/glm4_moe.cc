@@ -56,7 +56,7 @@ Result<Graph> build_glm4_moe(const ModelConfig& c) {
     x = r.add("attn_residual", x, o);
 
     const ValueId m = r.norm("mlp_norm", x, "post_attention_layernorm");
-    x = r.add("mlp_residual", x, r.network(m, kRules.names));
+    x = r.add("mlp_residual", x, r.network(m));
   }
   return std::move(r).finish(x);
 }

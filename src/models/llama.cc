@@ -1,6 +1,6 @@
 // Llama 2 and 3, SmolLM2, TinyLlama; Mistral, whose every layer may have a window; Mixtral, a Mistral with
-// experts, which GGUF files call llama. Granite and MiniCPM have these layers, too, with what a block gives
-// scaled; where that factor is 1, nothing is recorded for it.
+// experts, which GGUF files call llama. Qwen 2 has these layers, too, and so have Granite and MiniCPM, with
+// what a block gives scaled; where that factor is 1, nothing is recorded for it.
 
 #include <utility>
 
@@ -15,13 +15,13 @@ namespace invar {
 
 namespace {
 
-constexpr ExpertNames kMixtralNames = {.router = "block_sparse_moe.gate",
-                                       .experts = "block_sparse_moe.experts",
-                                       .gate = "w1",
-                                       .up = "w3",
-                                       .down = "w2"};
-constexpr ExpertsRules kMixtral = {
-    .count_key = "num_local_experts", .ffn_key = "intermediate_size", .names = kMixtralNames};
+constexpr ExpertsRules kMixtral = {.count_key = "num_local_experts",
+                                   .ffn_key = "intermediate_size",
+                                   .names = {.router = "block_sparse_moe.gate",
+                                             .experts = "block_sparse_moe.experts",
+                                             .gate = "w1",
+                                             .up = "w3",
+                                             .down = "w2"}};
 
 }  // namespace
 
@@ -66,7 +66,7 @@ Result<Graph> build_llama(const ModelConfig& c) {
     x = r.add("attn_residual", x, r.scale("attn.o_scale", o, c.residual_multiplier));
 
     const ValueId m = r.norm("mlp_norm", x, "post_attention_layernorm");
-    const ValueId down = r.network(m, kMixtralNames);
+    const ValueId down = r.network(m);
     x = r.add("mlp_residual", x, r.scale("mlp.down_scale", down, c.residual_multiplier));
   }
   return std::move(r).finish(x);

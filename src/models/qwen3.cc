@@ -1,9 +1,11 @@
-// Qwen3: every head of q and k is normalized before it rotates.
+// Qwen3: every head of q and k is normalized before it rotates. Qwen3-MoE: most layers have experts, whose
+// weights sum to 1 where the file says so.
 
 #include <utility>
 
 #include "models/dense_config.h"
 #include "models/dense_recorder.h"
+#include "models/experts_config.h"
 #include "models/family.h"
 #include "models/layer_windows.h"
 
@@ -12,6 +14,14 @@ namespace invar {
 Result<ModelConfig> parse_qwen3(const ModelSource& source) {
   ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.head_dim = 128}));
   RETURN_IF_ERROR(parse_windows(source, WindowRule::kUpperLayers, &c));
+  return c;
+}
+
+Result<ModelConfig> parse_qwen3_moe(const ModelSource& source) {
+  constexpr ExpertsRules kRules = {.norm_key = "norm_topk_prob", .renormalize = false, .sparse_step = true};
+  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.experts = true}));
+  RETURN_IF_ERROR(parse_experts(source, kRules, &c));
+  RETURN_IF_ERROR(parse_windows(source, WindowRule::kNone, &c));
   return c;
 }
 
@@ -33,11 +43,7 @@ Result<Graph> build_qwen3(const ModelConfig& c) {
     x = r.add("attn_residual", x, o);
 
     const ValueId m = r.norm("mlp_norm", x, "post_attention_layernorm");
-    const ValueId gate = r.linear("mlp.gate", m, "mlp.gate_proj", c.ffn, c.hidden);
-    const ValueId up = r.linear("mlp.up", m, "mlp.up_proj", c.ffn, c.hidden);
-    const ValueId y = r.gated_silu("mlp.act", gate, up);
-    const ValueId down = r.linear("mlp.down", y, "mlp.down_proj", c.hidden, c.ffn);
-    x = r.add("mlp_residual", x, down);
+    x = r.add("mlp_residual", x, r.network(m));
   }
   return std::move(r).finish(x);
 }
