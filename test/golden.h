@@ -18,14 +18,14 @@ inline std::string oracle_path(const std::string& name) {
   return std::string(INVAR_TEST_DATA) + "/oracles/" + name;
 }
 
-inline std::string read_file(const std::string& path) {
+inline std::string file_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw std::runtime_error(path + ": cannot open test data");
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
 inline boost::json::value read_json(const std::string& path) {
-  return boost::json::parse(read_file(path));
+  return boost::json::parse(file_text(path));
 }
 
 template <class T>
@@ -38,7 +38,7 @@ std::vector<T> number_list(const boost::json::value& v) {
 
 // The float32 arrays of a safetensors file.
 inline std::map<std::string, std::vector<float>> read_float_arrays(const std::string& path) {
-  const std::string bytes = read_file(path);
+  const std::string bytes = file_text(path);
   uint64_t header = 0;
   std::memcpy(&header, bytes.data(), 8);
   std::map<std::string, std::vector<float>> arrays;

@@ -13,7 +13,7 @@ namespace invar {
 
 struct OracleModel {
   const char* family;  // row of the family table
-  const char* path;    // file or folder with float weights
+  const char* path;    // file or folder with float weights; "made/...": see made_models.h
   const char* golden;  // stem of the golden pair
 };
 
@@ -27,6 +27,7 @@ inline constexpr OracleModel kOracleModels[] = {
     {"gemma3_text", "models/gemma3-text", "models/gemma3-text/golden"},
     {"gemma3_text", "models/gemma3-text-270m-shape", "models/gemma3-text-270m-shape/golden"},
     {"gemma3n_text", "models/gemma3n-text", "models/gemma3n-text/golden"},
+    {"gemma3n", "made/gemma3n-text.gguf", "models/gemma3n-text/golden"},
     {"gemma4", "gguf/lossless/gemma4-12b-style.gguf", "models/gemma4-12b-style/golden"},
     {"gemma4", "gguf/lossless/gemma4-moe-26b-style.gguf", "models/gemma4-moe-26b-style/golden"},
     {"gemma4_text", "models/gemma4-e2b-style", "models/gemma4-e2b-style/golden"},

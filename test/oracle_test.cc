@@ -8,6 +8,7 @@
 #include <set>
 
 #include "golden.h"
+#include "made_models.h"
 #include "model_runner.h"
 #include "models/family.h"
 #include "oracle_models.h"
@@ -61,7 +62,7 @@ class FloatOracle : public testing::TestWithParam<OracleModel> {};
 
 TEST_P(FloatOracle, logits_are_within_ten_times_a_float32_engine_and_greedy_tokens_agree) {
   const OracleModel& row = GetParam();
-  const auto model = ModelRunner::load(oracle_path(row.path));
+  const auto model = ModelRunner::load(model_path(row.path));
   EXPECT_EQ(model->info().family, row.family);
   ModelRunner runner(model, {});
   const size_t vocab = size_t(runner.vocab());
@@ -85,6 +86,21 @@ TEST_P(FloatOracle, logits_are_within_ten_times_a_float32_engine_and_greedy_toke
 
 INSTANTIATE_TEST_SUITE_P(Models, FloatOracle, testing::ValuesIn(kOracleModels),
                          [](const auto& info) { return oracle_test_name(info.param.path); });
+
+TEST(Oracles, files_of_other_converters_give_the_bits_of_what_they_were_made_of) {
+  const std::pair<const char*, const char*> kPairs[] = {
+      {"made/gemma3n-text.gguf", "models/gemma3n-text"},
+  };
+  std::vector<int32_t> ids(40);
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>(7 + i * 11 % 440);
+  for (const auto& [made, source] : kPairs) {
+    ModelRunner a(ModelRunner::load(model_path(made)), {}), b(ModelRunner::load(model_path(source)), {});
+    const std::vector<float> x = a.logits(ids), y = b.logits(ids);
+    ASSERT_EQ(x.size(), y.size());
+    EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(float)), 0) << made;
+  }
+}
 
 TEST(Oracles, every_family_has_one) {
   std::set<std::string> tested;

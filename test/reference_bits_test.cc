@@ -32,7 +32,7 @@ struct Reference {
 
 Reference read_reference(const std::string& name) {
   const auto json = read_json(kData + name + ".json");
-  const std::string rows = read_file(kData + name + ".rows");
+  const std::string rows = file_text(kData + name + ".rows");
   Reference r{std::string(json.at("model").as_string()), json.at("vocab").to_number<size_t>(), {}};
   size_t at = 0;
   for (const auto& s : json.at("sequences").as_array()) {

@@ -18,6 +18,8 @@ constexpr Rule kTop[] = {
     {"per_layer_token_embd", "model.embed_tokens_per_layer"},
     {"per_layer_model_proj", "model.per_layer_model_projection"},
     {"per_layer_proj_norm", "model.per_layer_projection_norm"},
+    {"altup_proj", "model.altup_projections"},
+    {"altup_unembd_proj", "model.altup_unembed_projections"},
 };
 constexpr Rule kLayer[] = {
     {"attn_norm", "input_layernorm"},       {"attn_q", "self_attn.q_proj"},
@@ -38,52 +40,51 @@ constexpr Rule kWhole[] = {
     {"ffn_gate_inp.scale", "router.scale"},
     {"ffn_down_exps.scale", "router.per_expert_scale"},
     {"ffn_gate_up_exps.weight", "experts.gate_up_proj"},
+    {"altup_correct_scale.weight", "altup.correct_output_scale"},
 };
 
-// Names that mean something else, or something at all, in one architecture only.
+// Names that mean something else, or something at all, in some architectures only.
 struct Exception {
-  std::string_view architecture;
+  std::string_view architectures;  // with blanks between
   Rule rule;
 };
 constexpr Exception kExceptions[] = {
-    {"gemma2", {"post_attention_norm", "post_attention_layernorm"}},
-    {"gemma2", {"ffn_norm", "pre_feedforward_layernorm"}},
-    {"gemma2", {"post_ffw_norm", "post_feedforward_layernorm"}},
-    {"gemma3", {"post_attention_norm", "post_attention_layernorm"}},
-    {"gemma3", {"ffn_norm", "pre_feedforward_layernorm"}},
-    {"gemma3", {"post_ffw_norm", "post_feedforward_layernorm"}},
-    {"gemma4", {"post_attention_norm", "post_attention_layernorm"}},
-    {"gemma4", {"ffn_norm", "pre_feedforward_layernorm"}},
-    {"gemma4", {"post_ffw_norm", "post_feedforward_layernorm"}},
-    {"gemma4", {"inp_gate", "per_layer_input_gate"}},
-    {"gemma4", {"proj", "per_layer_projection"}},
-    {"gemma4", {"post_norm", "post_per_layer_input_norm"}},
+    {"gemma2 gemma3 gemma3n gemma4", {"post_attention_norm", "post_attention_layernorm"}},
+    {"gemma2 gemma3 gemma3n gemma4", {"ffn_norm", "pre_feedforward_layernorm"}},
+    {"gemma2 gemma3 gemma3n gemma4", {"post_ffw_norm", "post_feedforward_layernorm"}},
+    {"gemma3n gemma4", {"inp_gate", "per_layer_input_gate"}},
+    {"gemma3n gemma4", {"proj", "per_layer_projection"}},
+    {"gemma3n gemma4", {"post_norm", "post_per_layer_input_norm"}},
+    {"gemma3n", {"altup_correct_coef", "altup.correction_coefs"}},
+    {"gemma3n", {"altup_predict_coef", "altup.prediction_coefs"}},
+    {"gemma3n", {"altup_router", "altup.modality_router"}},
+    {"gemma3n", {"altup_router_norm", "altup.router_norm"}},
+    {"gemma3n", {"laurel_l", "laurel.linear_left"}},
+    {"gemma3n", {"laurel_r", "laurel.linear_right"}},
+    {"gemma3n", {"laurel_post_norm", "laurel.post_laurel_norm"}},
     {"gemma4", {"post_ffw_norm_1", "post_feedforward_layernorm_1"}},
     {"gemma4", {"post_ffw_norm_2", "post_feedforward_layernorm_2"}},
     {"gemma4", {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"}},
     {"gemma4", {"ffn_gate_inp", "router.proj"}},
     {"gemma4", {"ffn_down_exps", "experts.down_proj"}},
-    {"glm4moe", {"post_attention_norm", "post_attention_layernorm"}},
+    {"glm4", {"post_attention_norm", "post_self_attn_layernorm"}},
+    {"glm4", {"post_ffw_norm", "post_mlp_layernorm"}},
+    {"glm4 phi3", {"ffn_up", "mlp.gate_up_proj"}},
+    {"glm4moe gpt-oss olmo2", {"post_attention_norm", "post_attention_layernorm"}},
     {"glm4moe", {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"}},
     {"glm4moe", {"ffn_up_shexp", "mlp.shared_experts.up_proj"}},
     {"glm4moe", {"ffn_down_shexp", "mlp.shared_experts.down_proj"}},
-    {"gpt-oss", {"post_attention_norm", "post_attention_layernorm"}},
     {"gpt-oss", {"ffn_gate_inp", "mlp.router"}},
     {"llama", {"ffn_gate_inp", "block_sparse_moe.gate"}},
     {"llama", {"ffn_gate_exps", "block_sparse_moe.experts.w1"}},
     {"llama", {"ffn_up_exps", "block_sparse_moe.experts.w3"}},
     {"llama", {"ffn_down_exps", "block_sparse_moe.experts.w2"}},
+    {"olmo2", {"post_ffw_norm", "post_feedforward_layernorm"}},
+    {"phi3", {"attn_qkv", "self_attn.qkv_proj"}},
     {"qwen2moe", {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}},
     {"qwen2moe", {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"}},
     {"qwen2moe", {"ffn_up_shexp", "mlp.shared_expert.up_proj"}},
     {"qwen2moe", {"ffn_down_shexp", "mlp.shared_expert.down_proj"}},
-    {"glm4", {"post_attention_norm", "post_self_attn_layernorm"}},
-    {"glm4", {"post_ffw_norm", "post_mlp_layernorm"}},
-    {"glm4", {"ffn_up", "mlp.gate_up_proj"}},
-    {"olmo2", {"post_attention_norm", "post_attention_layernorm"}},
-    {"olmo2", {"post_ffw_norm", "post_feedforward_layernorm"}},
-    {"phi3", {"attn_qkv", "self_attn.qkv_proj"}},
-    {"phi3", {"ffn_up", "mlp.gate_up_proj"}},
     {"starcoder2", {"ffn_up", "mlp.c_fc"}},
     {"starcoder2", {"ffn_down", "mlp.c_proj"}},
 };
@@ -95,10 +96,18 @@ std::string_view lookup(const Rule (&rules)[n], std::string_view name) {
   return {};
 }
 
-std::string_view lookup_layer(std::string_view architecture, std::string_view name) {
+bool is_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_listed(std::string_view word, std::string_view list) {
+  return fmt::format(" {} ", list).find(fmt::format(" {} ", word)) != std::string::npos;
+}
+
+std::string lookup_layer(std::string_view architecture, std::string_view name) {
   for (const Exception& e : kExceptions)
-    if (e.architecture == architecture && e.rule.gguf == name) return e.rule.canonical;
-  return lookup(kLayer, name);
+    if (e.rule.gguf == name && is_listed(architecture, e.architectures)) return std::string(e.rule.canonical);
+  return std::string(lookup(kLayer, name));
 }
 
 }  // namespace
@@ -113,10 +122,9 @@ std::string canonical_name(std::string_view gguf_name, std::string_view architec
   if (!stem.starts_with("blk.")) return std::string(gguf_name);
   const size_t after = stem.find('.', 4);
   if (after == std::string_view::npos) return std::string(gguf_name);
-  const std::string_view layer = stem.substr(4, after - 4),
-                         part = lookup_layer(architecture, stem.substr(after + 1));
-  const bool number =
-      !layer.empty() && std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const std::string_view layer = stem.substr(4, after - 4);
+  const std::string part = lookup_layer(architecture, stem.substr(after + 1));
+  const bool number = is_number(layer);
   const std::string_view whole = lookup(kWhole, gguf_name.substr(after + 1));
   if (!whole.empty() && number) return fmt::format("model.layers.{}.{}", layer, whole);
   if (part.empty() || !usual || !number) return std::string(gguf_name);

@@ -45,6 +45,15 @@ TEST(GgufNames, tensors_of_experts_become_canonical) {
   EXPECT_EQ(canonical_name("blk.x.attn_sinks.weight", "gpt-oss"), "blk.x.attn_sinks.weight");
 }
 
+TEST(GgufNames, streams_of_gemma3n_become_canonical) {
+  EXPECT_EQ(canonical_name("altup_unembd_proj.weight", "gemma3n"), "model.altup_unembed_projections.weight");
+  EXPECT_EQ(canonical_name("blk.4.altup_correct_scale.weight", "gemma3n"),
+            "model.layers.4.altup.correct_output_scale");
+  EXPECT_EQ(canonical_name("blk.4.laurel_r.weight", "gemma3n"), "model.layers.4.laurel.linear_right.weight");
+  EXPECT_EQ(canonical_name("blk.4.inp_gate.weight", "gemma3n"), "model.layers.4.per_layer_input_gate.weight");
+  EXPECT_EQ(canonical_name("blk.4.inp_gate.weight", "gemma3"), "blk.4.inp_gate.weight");
+}
+
 TEST(GgufNames, names_without_a_rule_stay_as_they_are) {
   for (const char* name :
        {"rope_freqs.weight", "blk.0.ffn_gate_norm.weight", "blk.x.attn_q.weight", "blk..attn_q.weight",

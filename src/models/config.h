@@ -83,6 +83,7 @@ struct ModelConfig {
   int32_t layer_input_vocab = 0;      // rows of its table
   int32_t streams = 1, active_stream = 0, laurel_rank = 0;  // Gemma 3n
   bool scales_correction = false;                           // of the active stream
+  bool stacked_streams = false;                             // the matrices between streams are one tensor
   std::vector<std::optional<float>> gate_deviations;        // [layers]: what a gate keeps lies above
   std::vector<std::string> idle_tensors;                    // that a file may hold and nothing needs
 

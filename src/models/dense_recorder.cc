@@ -88,6 +88,14 @@ ValueId DenseRecorder::linear_part(const std::string& site, ValueId x, const std
   return builder_.linear(site_ + site, x, w);
 }
 
+ValueId DenseRecorder::linear_of_stack(const std::string& site, ValueId x, const std::string& stack,
+                                       int64_t rows, int64_t cols, int32_t count, int32_t index) {
+  const std::string tensor = weight_ + stack + ".weight";
+  const WeightId w = builder_.matrix(fmt::format("{}[{}]", tensor, index), rows, cols, 0,
+                                     {.tensor = tensor, .rows = rows, .experts = count, .expert = index});
+  return builder_.linear(site_ + site, x, w);
+}
+
 int DenseRecorder::rope_of_layer() {
   const bool other = windowed_ && config_.window_rope;
   int& rope = other ? window_rope_ : rope_;

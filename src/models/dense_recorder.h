@@ -45,6 +45,9 @@ class DenseRecorder {
   // The rows from first_row on of a matrix that the file keeps as one of fused_rows.
   ValueId linear_part(const std::string& site, ValueId x, const std::string& fused, int64_t first_row,
                       int64_t rows, int64_t fused_rows);
+  // Matrix number `index` of `count` that the file keeps as one tensor [count, rows, cols].
+  ValueId linear_of_stack(const std::string& site, ValueId x, const std::string& stack, int64_t rows,
+                          int64_t cols, int32_t count, int32_t index);
   ValueId rotate(const std::string& site, ValueId x, int32_t heads);
   ValueId attend(const std::string& site, ValueId q, ValueId k, ValueId v, const char* sinks = nullptr);
   // With the keys and values of the last layer that wrote some of this layer's window and shape.

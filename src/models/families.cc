@@ -49,6 +49,7 @@ constexpr Family kFamilies[] = {
     {"gemma2", false, parse_gemma2, build_gemma2},
     {"gemma3", false, parse_gemma3, build_gemma3},
     {"gemma3_text", false, parse_gemma3, build_gemma3},
+    {"gemma3n", false, parse_gemma3n, build_gemma3n},
     {"gemma3n_text", false, parse_gemma3n, build_gemma3n},
     {"gemma4", false, parse_gemma4, build_gemma4},
     {"gemma4_text", false, parse_gemma4, build_gemma4},

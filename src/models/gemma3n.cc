@@ -8,80 +8,23 @@
 #include <utility>
 #include <vector>
 
-#include "base/fp_environment.h"
-#include "format/hf_config.h"
-#include "models/dense_config.h"
-#include "models/dense_keys.h"
 #include "models/dense_recorder.h"
 #include "models/family.h"
 #include "models/gemma.h"
-#include "models/layer_windows.h"
-#include "tensor/exact_math.h"
 
 namespace invar {
 namespace {
 
-constexpr int64_t kMaxStreams = 16;
 constexpr float kLeastMeanSquare = 1e-5f;
 
-// The part of a normal distribution that lies below z, by the series of its density.
-double normal_below(double z) {
-  double term = z, sum = z;
-  for (int n = 1; n < 200; ++n) {
-    term = term * (z * z) / (2 * n + 1);
-    sum = sum + term;
-  }
-  return 0.5 + sum * (exp64(-0.5 * (z * z)) * 0x1.9884533d43651p-2);
-}
-
-// How many standard deviations above the mean this part of a normal distribution ends.
-float deviations_of(double part) {
-  double low = -6, high = 6;
-  for (int i = 0; i < 80; ++i) {
-    const double middle = 0.5 * (low + high);
-    (normal_below(middle) < part ? low : high) = middle;
-  }
-  return static_cast<float>(low);
-}
-
-Status read_sparsity(const HfConfig& c, ModelConfig* out) {
-  ASSIGN_OR_RETURN(const auto pattern, c.get_doubles("activation_sparsity_pattern"));
-  const size_t layers = out->windows.size();
-  if (pattern && pattern->size() != layers)
-    return corrupt(
-        fmt::format("activation_sparsity_pattern has {} numbers for {} layers", pattern->size(), layers));
-  const FpEnvironment contract;
-  for (size_t l = 0; l < layers; ++l) {
-    const double part = pattern ? (*pattern)[l] : layers > 10 && l < 10 ? 0.95 : 0;
-    if (!(part >= 0 && part <= 0.999))
-      return corrupt(fmt::format("activation_sparsity_pattern has {}, not between 0 and 0.999", part));
-    out->gate_deviations.push_back(part > 0 ? std::optional(deviations_of(part)) : std::nullopt);
-  }
-  return {};
-}
-
-Status read_keys(const HfConfig& c, ModelConfig* out) {
-  ASSIGN_OR_RETURN(const auto streams, c.get_int("altup_num_inputs"));
-  ASSIGN_OR_RETURN(const auto active, c.get_int("altup_active_idx"));
-  ASSIGN_OR_RETURN(const auto scales, c.get_bool("altup_correct_scale"));
-  ASSIGN_OR_RETURN(const auto rank, c.get_int("laurel_rank"));
-  ASSIGN_OR_RETURN(const auto shared, c.get_int("num_kv_shared_layers"));
-  ASSIGN_OR_RETURN(const auto input, c.get_int("hidden_size_per_layer_input"));
-  ASSIGN_OR_RETURN(const auto input_vocab, c.get_int("vocab_size_per_layer_input"));
-  RETURN_IF_ERROR(check_size("altup_num_inputs", streams.value_or(4), kMaxStreams, &out->streams));
-  out->active_stream = static_cast<int32_t>(active.value_or(0));
-  if (active.value_or(0) < 0 || active.value_or(0) >= out->streams)
-    return corrupt(fmt::format("altup_active_idx is {} of {} streams", *active, out->streams));
-  out->scales_correction = scales.value_or(true);
-  RETURN_IF_ERROR(check_size("laurel_rank", rank.value_or(64), kMaxWidth, &out->laurel_rank));
-  RETURN_IF_ERROR(read_sparsity(c, out));
-  RETURN_IF_ERROR(
-      check_size("hidden_size_per_layer_input", input.value_or(256), kMaxWidth, &out->layer_input));
-  RETURN_IF_ERROR(set_layer_input(out->layer_input, input_vocab.value_or(262144), out));
-  return set_shared_layers(shared.value_or(15), out);
-}
-
 using Streams = std::vector<ValueId>;
+
+// Stream i >= 1 from or to the embedding; files keep these matrices one by one or as one stack.
+ValueId project_stream(DenseRecorder& r, const ModelConfig& c, const std::string& site, const char* stack,
+                       int32_t i, ValueId x) {
+  if (c.stacked_streams) return r.linear_of_stack(site, x, stack, c.hidden, c.hidden, c.streams - 1, i - 1);
+  return r.linear(site, x, fmt::format("{}.{}", stack, i - 1), c.hidden, c.hidden);
+}
 
 // What a stream says about how to mix: one number per stream between -1 and 1.
 ValueId record_modalities(DenseRecorder& r, const ModelConfig& c, const std::string& site, ValueId x) {
@@ -157,34 +100,15 @@ ValueId record_layer(DenseRecorder& r, const ModelConfig& c, ValueId x, int32_t 
 
 }  // namespace
 
-Result<ModelConfig> parse_gemma3n(const ModelSource& source) {
-  ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.rope_theta = 1e6,
-                                                       .tied_head = true,
-                                                       .head_dim = 256,
-                                                       .activation = "gelu_pytorch_tanh",
-                                                       .softcaps = true,
-                                                       .window_theta = 10000}));
-  if (source.kind() == SourceKind::kGguf)
-    return unsupported(source.path() + ": Gemma 3n is read from safetensors only");
-  set_gemma(source, &c);
-  c.norms_less_one = false;
-  c.attention_scale = 1;
-  RETURN_IF_ERROR(parse_windows(source, WindowRule::kPattern, &c, {.interval = 5, .size = 512}));
-  if (const Status read = read_keys(*source.config(), &c); !read.ok())
-    return read.with_context(source.path());
-  return c;
-}
-
 Result<Graph> build_gemma3n(const ModelConfig& c) {
   DenseRecorder r(c);
   const ValueId embedded = r.embed();
   const ValueId inputs = record_layer_inputs(r, c, embedded);
   Streams x = {embedded};
   for (int32_t i = 1; i < c.streams; ++i) {
-    const std::string site = fmt::format("streams.{}", i),
-                      weight = fmt::format("model.altup_projections.{}", i - 1);
-    x.push_back(r.match_rms(site, r.linear(site + ".in", embedded, weight, c.hidden, c.hidden), embedded,
-                            kLeastMeanSquare));
+    const std::string site = fmt::format("streams.{}", i);
+    const ValueId y = project_stream(r, c, site + ".in", "model.altup_projections", i, embedded);
+    x.push_back(r.match_rms(site, y, embedded, kLeastMeanSquare));
   }
   for (int32_t l = 0; l < c.layers; ++l) {
     r.begin_layer(l);
@@ -202,8 +126,8 @@ Result<Graph> build_gemma3n(const ModelConfig& c) {
   ValueId sum = x[0];
   for (int32_t i = 1; i < c.streams; ++i) {
     const std::string site = fmt::format("streams.{}.out", i);
-    const std::string weight = fmt::format("model.altup_unembed_projections.{}", i - 1);
-    const ValueId y = r.linear(site, x[static_cast<size_t>(i)], weight, c.hidden, c.hidden);
+    const ValueId y =
+        project_stream(r, c, site, "model.altup_unembed_projections", i, x[static_cast<size_t>(i)]);
     sum = r.add(site + "_sum", sum, r.match_rms(site + "_rms", y, x[0], kLeastMeanSquare));
   }
   const ValueId mean = r.scale("streams.mean", sum, static_cast<float>(1.0 / c.streams));
