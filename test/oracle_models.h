@@ -50,6 +50,7 @@ inline constexpr OracleModel kOracleModels[] = {
     {"llama", "gguf/lossless/llama-tied-rope-llama3.gguf", "models/llama-tied-rope-llama3/golden"},
     {"llama", "gguf/lossless/llama-untied.gguf", "models/llama-untied/golden"},
     {"llama", "gguf/lossless/mixtral.gguf", "models/mixtral/golden"},
+    {"llama", "made/mixtral-separate.gguf", "models/mixtral/golden"},
     {"minicpm", "models/minicpm-scaled", "models/minicpm-scaled/golden"},
     {"minicpm", "gguf/lossless/minicpm-scaled.gguf", "models/minicpm-scaled/golden"},
     {"mistral", "models/mistral-swa", "models/mistral-swa/golden"},

@@ -90,6 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Models, FloatOracle, testing::ValuesIn(kOracleModels),
 TEST(Oracles, files_of_other_converters_give_the_bits_of_what_they_were_made_of) {
   const std::pair<const char*, const char*> kPairs[] = {
       {"made/gemma3n-text.gguf", "models/gemma3n-text"},
+      {"made/mixtral-separate.gguf", "gguf/lossless/mixtral.gguf"},
   };
   std::vector<int32_t> ids(40);
   for (size_t i = 0; i < ids.size(); ++i)

@@ -105,6 +105,13 @@ bool is_listed(std::string_view word, std::string_view list) {
 }
 
 std::string lookup_layer(std::string_view architecture, std::string_view name) {
+  // Before experts were stacked each had tensors of its own: "ffn_gate.3".
+  if (const size_t dot = name.rfind('.'); dot != std::string_view::npos && is_number(name.substr(dot + 1))) {
+    const std::string stack = lookup_layer(architecture, fmt::format("{}_exps", name.substr(0, dot)));
+    const size_t last = stack.rfind('.');
+    if (last == std::string::npos) return {};
+    return fmt::format("{}.{}{}", stack.substr(0, last), name.substr(dot + 1), stack.substr(last));
+  }
   for (const Exception& e : kExceptions)
     if (e.rule.gguf == name && is_listed(architecture, e.architectures)) return std::string(e.rule.canonical);
   return std::string(lookup(kLayer, name));

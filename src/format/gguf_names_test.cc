@@ -45,6 +45,17 @@ TEST(GgufNames, tensors_of_experts_become_canonical) {
   EXPECT_EQ(canonical_name("blk.x.attn_sinks.weight", "gpt-oss"), "blk.x.attn_sinks.weight");
 }
 
+TEST(GgufNames, experts_may_have_tensors_of_their_own) {
+  EXPECT_EQ(canonical_name("blk.31.ffn_gate.7.weight", "llama"),
+            "model.layers.31.block_sparse_moe.experts.7.w1.weight");
+  EXPECT_EQ(canonical_name("blk.2.ffn_down.0.bias", "qwen3moe"),
+            "model.layers.2.mlp.experts.0.down_proj.bias");
+  for (const char* name : {"blk.0.ffn_norm.3.weight", "blk.0.ffn_up.x.weight", "blk.0.ffn_up..weight",
+                           "blk.0.7.weight", "blk.0.ffn_up.1.2.weight", "blk.0.ffn_up_exps.1.weight",
+                           "blk.0.ffn_up.3.scale", "blk.x.ffn_up.3.weight"})
+    EXPECT_EQ(canonical_name(name, "llama"), name);
+}
+
 TEST(GgufNames, streams_of_gemma3n_become_canonical) {
   EXPECT_EQ(canonical_name("altup_unembd_proj.weight", "gemma3n"), "model.altup_unembed_projections.weight");
   EXPECT_EQ(canonical_name("blk.4.altup_correct_scale.weight", "gemma3n"),
