@@ -177,6 +177,31 @@ TEST_P(LinearEverySet, a_sum_close_to_the_middle_of_two_floats_rounds_once) {
     EXPECT_EQ(y[c], c % 2 ? 0x1.000002p0f : -0x1.000002p0f) << c;
 }
 
+// What a file of FP8 weights gave when it was packed to f32, and what it says about bits.
+TEST_P(LinearEverySet, e4m3_has_the_bits_of_its_rounded_products_as_f32) {
+  const PackedForm* f32 = find_packed_form("f32");
+  for (const char* name : {"e4m3", "e4m3g32"}) {
+    for (const int64_t cols : {32, 96, 576}) {
+      const Layer l = make_layer(*find_packed_form(name), 14, 37, cols, uint32_t(cols));
+      AlignedBytes bytes(matrix_bytes(*f32, l.matrix.rows, cols));
+      for (int64_t n = 0; n < l.matrix.rows; ++n) {
+        for (int64_t k = 0; k < cols; ++k) {
+          const float w = float(l.matrix.code[size_t(n * cols + k)]);
+          const size_t at = size_t(n / 16) * tile_bytes(*f32, cols) + size_t(k * 16 + n % 16) * 4;
+          std::memcpy(bytes.data + at, &w, 4);
+        }
+      }
+      for (const int64_t rows : {1, 3, 14}) {
+        const auto y = run_layer(set(), l, rows, 0);
+        std::vector<float> want = l.before;
+        set().linear({f32, l.matrix.rows, cols, bytes.data}, 0, tile_count(l.matrix.rows),
+                     {rows, l.x.data(), cols, nullptr, 0}, {want.data(), l.y_stride, nullptr, false});
+        EXPECT_EQ(differing(y, want.data(), want.size()), 0u) << name << " K=" << cols << " rows=" << rows;
+      }
+    }
+  }
+}
+
 TEST_P(LinearEverySet, bad_rows_are_flagged_and_leave_their_neighbours_alone) {
   for (const PackedForm& form : kPackedForms) {
     if (is_float(form)) continue;
@@ -221,7 +246,9 @@ TEST_P(LinearEverySet, unpack_row_is_one_rounding_of_scale_times_code_plus_bias)
           const size_t g = size_t(n * (m.cols / form.group) + k / form.group);
           v = m.scale[g] * v + m.bias[g];  // exact in double
         }
-        want[size_t(k)] = float(v);
+        const float weight = float(v);
+        want[size_t(form.gathered ? m.column[size_t(k)] : k)] =
+            form.factors ? weight * m.factor[size_t(n)] : weight;
       }
       ASSERT_EQ(differing(row, want.data(), row.size()), 0u) << form.name << " row " << n;
     }
@@ -291,8 +318,7 @@ TEST(Linear, values_agree_with_an_emulation_in_double) {
         }
         for (int64_t n = 0; n < m.rows; ++n) {
           const size_t at = size_t(r * l.y_stride + n);
-          double sum = double(l.bias[size_t(n)]) + l.before[at];
-          double terms = std::fabs(l.bias[size_t(n)]) + std::fabs(l.before[at]);
+          double sum = 0, terms = 0;
           for (int64_t k = 0; k < m.cols; ++k) {
             const size_t i = size_t(n * m.cols + k);
             const size_t g = is_float(form) ? 0 : size_t(n * (m.cols / form.group) + k / form.group);
@@ -302,6 +328,9 @@ TEST(Linear, values_agree_with_an_emulation_in_double) {
             sum += wk * xk + bk * xk;
             terms += std::fabs(wk * xk) + std::fabs(bk * xk);
           }
+          if (form.factors) sum *= m.factor[size_t(n)], terms *= std::fabs(m.factor[size_t(n)]);
+          sum += double(l.bias[size_t(n)]) + l.before[at];
+          terms += std::fabs(l.bias[size_t(n)]) + std::fabs(l.before[at]);
           ASSERT_NEAR(y[at], sum, 1e-6 * terms)
               << form.name << " K=" << m.cols << " row " << r << " channel " << n;
         }

@@ -2,8 +2,11 @@
 // Random weight matrices for the tests of linear layers: kept as plain codes and scales, and packed from them
 // by a literal reading of the layout in tensor/packed.h that shares nothing with the kernels.
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -28,6 +31,8 @@ struct TestMatrix {
   std::vector<double> scale;  // [rows, cols / group]
   std::vector<double> bias;   // the same shape; 0 where the form has none
   AlignedBytes bytes;
+  std::vector<float> factor = {};    // [rows], of a form with factors
+  std::vector<int32_t> column = {};  // [cols], of a gathered form: where packed columns come from
 
   PackedMatrix packed() const { return {form, rows, cols, bytes.data}; }
 };
@@ -171,6 +176,52 @@ inline void pack_float(TestMatrix& m, std::mt19937& rng) {
   }
 }
 
+// One value of E4M3 by its definition: no infinities, 0x7F and 0xFF are NaN.
+inline double e4m3_value(unsigned byte) {
+  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+  const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return byte & 0x80 ? -magnitude : magnitude;
+}
+
+// Every byte that is a number, and scales from subnormal to 2^63; code: the weight, rounded once.
+inline void pack_e4m3(TestMatrix& m, std::mt19937& rng) {
+  const int64_t group = m.form->group;
+  std::uniform_real_distribution<float> u(-0.01f, 0.01f);
+  for (int64_t n = 0; n < m.rows; ++n) {
+    std::byte* record = m.bytes.data + size_t(n / 16) * tile_bytes(*m.form, m.cols);
+    for (int64_t k0 = 0; k0 < m.cols; k0 += group) {
+      const int64_t cols = std::min(group, m.cols - k0);
+      const unsigned kind = rng() % 16;
+      const float scale = kind == 0 ? 0.0f : kind == 1 ? 0x1.8p-140f : kind == 2 ? u(rng) * 0x1p20f : u(rng);
+      const float stored = scale * 256;
+      std::memcpy(record + n % 16 * 4, &stored, 4);
+      for (int64_t k = 0; k < cols; ++k) {
+        const unsigned byte = rng() % 255, code = byte == 127 ? 255 - 1 : byte;
+        record[64 + k * 16 + n % 16] = std::byte(code);
+        m.code[size_t(n * m.cols + k0 + k)] = float(e4m3_value(code) * double(scale));
+      }
+      record += 64 + (cols + 3) / 4 * 4 * 16;
+    }
+  }
+}
+
+inline void put_factors(TestMatrix& m, std::mt19937& rng) {
+  std::uniform_real_distribution<float> u(-3, 3);
+  const size_t tile = tile_bytes(*m.form, m.cols);
+  for (int64_t n = 0; n < m.rows; ++n) {
+    m.factor.push_back(rng() % 8 ? u(rng) : 0x1p-20f * u(rng));
+    std::memcpy(m.bytes.data + size_t(n / 16 + 1) * tile - 64 + n % 16 * 4, &m.factor.back(), 4);
+  }
+}
+
+inline void put_columns(TestMatrix& m, std::mt19937& rng) {
+  m.column.resize(size_t(m.cols));
+  std::iota(m.column.begin(), m.column.end(), 0);
+  std::shuffle(m.column.begin(), m.column.end(), rng);
+  std::memcpy(m.bytes.data + tile_bytes(*m.form, m.cols) * size_t(tile_count(m.rows)), m.column.data(),
+              m.column.size() * 4);
+}
+
 }  // namespace packing
 
 // cols is rounded up to what the form needs: 256 for the two-level forms, 32 for the others, 1 for floats.
@@ -184,12 +235,16 @@ inline TestMatrix random_matrix(const PackedForm& form, int64_t rows, int64_t co
                std::vector<double>(size_t(rows * cols)),
                std::vector<double>(scales),
                std::vector<double>(scales),
-               AlignedBytes(tile_bytes(form, cols) * size_t(tile_count(rows)))};
-  if (is_float(form)) {
+               AlignedBytes(matrix_bytes(form, rows, cols))};
+  if (form.dtype == Dtype::kE4M3) {
+    packing::pack_e4m3(m, rng);
+  } else if (is_float(form)) {
     packing::pack_float(m, rng);
   } else {
     packing::pack_quantized(m, rng);
   }
+  if (form.factors) packing::put_factors(m, rng);
+  if (form.gathered) packing::put_columns(m, rng);
   return m;
 }
 

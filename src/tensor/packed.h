@@ -23,6 +23,13 @@
 //   indices (4 bits), and the code is table[index].
 //
 // Float tile: element k of the 16 channels side by side, [cols padded to 4][16] of the dtype, zero padded.
+// Of E4M3: records of `group` K, the last one shorter, each f32 scale[16], then the elements, one byte each.
+// Read as f16 (sign in bit 15, the other seven bits from bit 7 on) a byte is 2^-8 times its value, so the
+// scale is stored 2^8 times as large and the weight is RN(f16 * scale).
+//
+// A form with factors: every tile ends with f32 factor[16], applied once to each finished sum.
+// A gathered form: the matrix ends with i32 columns[cols], padded to 64 bytes: packed column k is column
+// columns[k] of the matrix, and meets that element of a row.
 
 #include <cstddef>
 #include <cstdint>
@@ -68,12 +75,14 @@ inline constexpr CodeTable kIq1Table = code_table(128, {-7, 1, 9, 0, 0, 0, 0, 0,
 struct PackedForm {
   const char* name;  // stable: part of the cache key
   uint8_t bits;      // of a code: 2, 3, 4, 5, 6, 8; 0 = float tile
-  uint8_t group;     // K per scale: 16 or 32; 0 = float tile
+  uint8_t group;     // K per scale: 16 or 32; of a float tile 0, of E4M3 32 or 128
   int16_t zero_point;
   ScaleKind scale;
   BiasKind bias;
   Dtype dtype;                       // of a float tile
   const CodeTable* table = nullptr;  // of a form of 4 bits: what the indices stand for
+  bool factors = false;
+  bool gathered = false;
 };
 
 inline constexpr int kTileRows = 16;
@@ -83,21 +92,28 @@ inline constexpr PackedForm kPackedForms[] = {
     {"f32", 0, 0, 0, ScaleKind::kNone, BiasKind::kNone, Dtype::kF32},
     {"f16", 0, 0, 0, ScaleKind::kNone, BiasKind::kNone, Dtype::kF16},
     {"bf16", 0, 0, 0, ScaleKind::kNone, BiasKind::kNone, Dtype::kBF16},
-    {"u4z8", 4, 32, 8, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},      // Q4_0
-    {"u4b", 4, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},        // Q4_1
-    {"u5z16", 5, 32, 16, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},    // Q5_0
-    {"u5b", 5, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},        // Q5_1
-    {"u8z128", 8, 32, 128, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},  // Q8_0
-    {"u2k", 2, 16, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q2_K
-    {"u3k", 3, 16, 4, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32},    // Q3_K
-    {"u4k", 4, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q4_K
-    {"u5k", 5, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},  // Q5_K
-    {"u6k", 6, 16, 32, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32},   // Q6_K
-    {"u8b", 8, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},        // affine with f16 scales
-    {"u4bb", 4, 32, 0, ScaleKind::kBF16, BiasKind::kBF16, Dtype::kF32},     // with bf16 scales
+    {"e4m3", 0, 128, 0, ScaleKind::kNone, BiasKind::kNone, Dtype::kE4M3},    // FP8
+    {"e4m3g32", 0, 32, 0, ScaleKind::kNone, BiasKind::kNone, Dtype::kE4M3},  // MXFP8
+    {"u4z8", 4, 32, 8, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},       // Q4_0
+    {"u4b", 4, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},         // Q4_1
+    {"u5z16", 5, 32, 16, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},     // Q5_0
+    {"u5b", 5, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},         // Q5_1
+    {"u8z128", 8, 32, 128, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32},   // Q8_0
+    {"u2k", 2, 16, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},   // Q2_K
+    {"u3k", 3, 16, 4, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32},     // Q3_K
+    {"u4k", 4, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},   // Q4_K
+    {"u5k", 5, 32, 0, ScaleKind::kF16xU8, BiasKind::kF16xU8, Dtype::kF32},   // Q5_K
+    {"u6k", 6, 16, 32, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32},    // Q6_K
+    {"u8b", 8, 32, 0, ScaleKind::kF16, BiasKind::kF16, Dtype::kF32},         // affine with f16 scales
+    {"u4bb", 4, 32, 0, ScaleKind::kBF16, BiasKind::kBF16, Dtype::kF32},      // with bf16 scales
     {"u8bb", 8, 32, 0, ScaleKind::kBF16, BiasKind::kBF16, Dtype::kF32},
     {"e2m1", 4, 32, 12, ScaleKind::kBF16, BiasKind::kNone, Dtype::kF32, &kE2m1Table},     // MXFP4
     {"e2m1g16", 4, 16, 12, ScaleKind::kBF16, BiasKind::kNone, Dtype::kF32, &kE2m1Table},  // NVFP4
+    {"e2m1g16f", 4, 16, 12, ScaleKind::kBF16, BiasKind::kNone, Dtype::kF32, &kE2m1Table,
+     /*factors=*/true},  // NVFP4 with a global factor
+    {"u4z8g", 4, 32, 8, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32, nullptr, false,
+     /*gathered=*/true},  // GPTQ with act-order
+    {"u5z16g", 5, 32, 16, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32, nullptr, false, true},
     {"iq4", 4, 32, 128, ScaleKind::kF16, BiasKind::kNone, Dtype::kF32, &kIq4Table},       // IQ4_NL
     {"iq4x", 4, 16, 128, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32, &kIq4Table},   // IQ4_XS
     {"iq2", 4, 16, 128, ScaleKind::kF32xS8, BiasKind::kNone, Dtype::kF32, &kIq2Table},    // IQ2_*
@@ -140,13 +156,22 @@ constexpr size_t code_bytes_per_32(const PackedForm& f) {
 constexpr size_t record_bytes(const PackedForm& f, int64_t cols) {
   return scale_area_bytes(f, cols) + cols / 32 * code_bytes_per_32(f);
 }
+inline constexpr size_t kChannelFloats = kTileRows * 4;  // bytes of one f32 per channel
 constexpr size_t tile_bytes(const PackedForm& f, int64_t cols) {
-  if (is_float(f)) return round_up(cols, 4) * kTileRows * dtype_bytes(f.dtype);
+  if (is_float(f)) {
+    const size_t scales = f.group == 0 ? 0 : (cols + f.group - 1) / f.group * kChannelFloats;
+    return scales + round_up(cols, 4) * kTileRows * dtype_bytes(f.dtype);
+  }
   const int64_t rest = cols % kRecordCols;
-  return cols / kRecordCols * record_bytes(f, kRecordCols) + (rest ? record_bytes(f, rest) : 0);
+  return cols / kRecordCols * record_bytes(f, kRecordCols) + (rest ? record_bytes(f, rest) : 0) +
+         (f.factors ? kChannelFloats : 0);
 }
 constexpr int64_t tile_count(int64_t rows) {
   return (rows + kTileRows - 1) / kTileRows;
+}
+
+constexpr size_t matrix_bytes(const PackedForm& f, int64_t rows, int64_t cols) {
+  return tile_bytes(f, cols) * tile_count(rows) + (f.gathered ? round_up(cols * 4, 64) : 0);
 }
 
 // A borrowed packed matrix. data is 64-byte aligned.
@@ -157,7 +182,12 @@ struct PackedMatrix {
   const std::byte* data = nullptr;
 
   size_t tile_size() const { return tile_bytes(*form, cols); }
-  size_t bytes() const { return tile_size() * tile_count(rows); }
+  size_t bytes() const { return matrix_bytes(*form, rows, cols); }
+  // [cols] of a gathered form, else nullptr.
+  const int32_t* columns() const {
+    if (!form->gathered) return nullptr;
+    return reinterpret_cast<const int32_t*>(data + tile_size() * tile_count(rows));
+  }
 };
 
 const PackedForm* find_packed_form(const char* name);  // nullptr if unknown

@@ -4,8 +4,29 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 namespace invar {
+namespace {
+
+Status check_columns(const std::string& name, const PackedMatrix& m) {
+  for (int64_t k = 0; m.form->gathered && k < m.cols; k++)
+    if (const int32_t column = m.columns()[k]; column < 0 || column >= m.cols)
+      return corrupt(fmt::format("weight '{}': column {} of {} is packed", name, column, m.cols));
+  return {};
+}
+
+// Gate and up of an expert meet the same quantized row.
+Status check_expert(const std::string& name, const PackedMatrix& gate, const PackedMatrix& up) {
+  const bool both = gate.form->gathered && up.form->gathered;
+  if (both ? std::memcmp(gate.columns(), up.columns(), size_t(gate.cols) * 4) == 0
+           : gate.form->gathered == up.form->gathered || is_float(*gate.form) || is_float(*up.form))
+    return {};
+  return unsupported(
+      fmt::format("weight '{}' has another order of columns (g_idx) than its expert's second half", name));
+}
+
+}  // namespace
 
 Status check_weights(const Graph& graph, const WeightSet& weights) {
   if (weights.matrices.size() != graph.weights.size() || weights.vectors.size() != graph.weights.size()) {
@@ -33,7 +54,12 @@ Status check_weights(const Graph& graph, const WeightSet& weights) {
                                      want.name, have.form->name, have.cols));
     }
     CHECK(reinterpret_cast<uintptr_t>(have.data) % 64 == 0);
+    RETURN_IF_ERROR(check_columns(want.name, have));
   }
+  for (const auto& set : graph.expert_sets)
+    for (const ExpertWeights& e : set)
+      RETURN_IF_ERROR(check_expert(graph.weights[size_t(e.gate)].name, weights.matrices[size_t(e.gate)],
+                                   weights.matrices[size_t(e.up)]));
   for (const Node& node : graph.nodes) {
     if (node.op != Op::kAttend || node.weight == kNone) continue;
     for (const float sink : weights.vectors[size_t(node.weight)])

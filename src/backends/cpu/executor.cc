@@ -64,7 +64,8 @@ Status CpuExecutable::allocate() {
 
   const size_t row = round_up(plan_.worker_row_bytes, 64), gate = kGateFloats * sizeof(float);
   const size_t attend = round_up(attend_bytes, 64), faults = round_up(max_tokens, 64);
-  const size_t each = row + 2 * gate + attend + faults;
+  const size_t gathered = round_up(plan_.gathered_floats * sizeof(float), 64);
+  const size_t each = row + 2 * gate + attend + gathered + faults;
   ASSIGN_OR_RETURN(worker_scratch_, Buffer::allocate(each * size_t(step_.pool.threads())));
   std::byte* next = worker_scratch_.data();
   const auto take = [&](size_t bytes) { return std::exchange(next, next + bytes); };
@@ -74,6 +75,7 @@ Status CpuExecutable::allocate() {
     memory.gate = reinterpret_cast<float*>(take(gate));
     memory.up = reinterpret_cast<float*>(take(gate));
     memory.attend = take(attend);
+    memory.gathered = reinterpret_cast<float*>(take(gathered));
     memory.faults = reinterpret_cast<uint8_t*>(take(faults));
     step_.workers.push_back(memory);
   }

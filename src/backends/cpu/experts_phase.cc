@@ -81,8 +81,17 @@ void gather(const ExpertsPhase& phase, const Arrays& a, StepState& step) {
                     step.at(phase.x, row, worker), size_t(phase.hidden) * sizeof(float));
       }
       if (phase.memory.q_stride > 0) {
-        std::memcpy(a.array<std::byte>(phase.memory.q) + size_t(p) * phase.memory.q_stride,
-                    step.at(phase.q, row, worker), quantized_row_bytes(phase.hidden));
+        std::byte* q = a.array<std::byte>(phase.memory.q) + size_t(p) * phase.memory.q_stride;
+        const ExpertRefs& expert = phase.experts[size_t(a.ids[a.pair_at[p]])];
+        const int32_t* columns = expert.gate->columns();
+        if (columns == nullptr) columns = expert.up->columns();  // equal where both have them
+        if (columns == nullptr) {
+          std::memcpy(q, step.at(phase.q, row, worker), quantized_row_bytes(phase.hidden));
+        } else {
+          step.kernels.quantize_row(
+              step.gathered(step.floats(phase.x, row, worker), columns, phase.hidden, worker), phase.hidden,
+              q, step.workers[worker].faults + step.token_of(phase.rows, row));
+        }
       }
     }
   });
@@ -200,7 +209,9 @@ void quantize_gates(const ExpertsPhase& phase, const Arrays& a, StepState& step)
   step.pool.run((a.count + per_task - 1) / per_task, [&](int64_t task, int worker) {
     for (int64_t p = task * per_task; p < std::min(a.count, (task + 1) * per_task); p++) {
       const int64_t row = a.pair_at[p] / phase.router.attr.chosen;
-      step.kernels.quantize_row(a.array<float>(m.act + size_t(p) * m.act_stride), phase.ffn,
+      const int32_t* columns = phase.experts[size_t(a.ids[a.pair_at[p]])].down->columns();
+      const float* act = a.array<float>(m.act + size_t(p) * m.act_stride);
+      step.kernels.quantize_row(step.gathered(act, columns, phase.ffn, worker), phase.ffn,
                                 a.array<std::byte>(m.act_q + size_t(p) * m.act_q_stride),
                                 step.workers[worker].faults + step.token_of(phase.rows, row));
     }

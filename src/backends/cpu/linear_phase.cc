@@ -50,15 +50,15 @@ struct Block {
   int worker;
 };
 
-LinearInput input_rows(const LinearPhase& phase, const Block& b, const StepState& step) {
+LinearInput input_rows(const LinearPhase& phase, const RowsRef& q, const Block& b, const StepState& step) {
   LinearInput in{.rows = b.rows, .x = nullptr, .x_stride = 0, .q = nullptr, .q_stride = 0};
   if (phase.x.place == RowsRef::Place::kScratch) {
     in.x = step.floats(phase.x, b.first_row, b.worker);
     in.x_stride = int64_t(phase.x.stride / sizeof(float));
   }
-  if (phase.q.place == RowsRef::Place::kScratch) {
-    in.q = step.at(phase.q, b.first_row, b.worker);
-    in.q_stride = phase.q.stride;
+  if (q.place == RowsRef::Place::kScratch) {
+    in.q = step.at(q, b.first_row, b.worker);
+    in.q_stride = q.stride;
   }
   return in;
 }
@@ -68,7 +68,7 @@ void run_plain(const LinearPhase& phase, const LinearPart& part, const Block& b,
                          .y_stride = int64_t(part.out.stride / sizeof(float)),
                          .bias = part.bias,
                          .add_to_y = part.add_to_out};
-  step.kernels.linear(*part.matrix, b.tile_begin, b.tile_end, input_rows(phase, b, step), out);
+  step.kernels.linear(*part.matrix, b.tile_begin, b.tile_end, input_rows(phase, part.q, b, step), out);
   if (!part.check_finite) return;
   const int64_t first = b.tile_begin * kTileRows;
   const int64_t channels = std::min(b.tile_end * kTileRows, part.matrix->rows) - first;
@@ -82,7 +82,7 @@ void run_plain(const LinearPhase& phase, const LinearPart& part, const Block& b,
 // Gate and up of a few tiles into the worker's memory, dense, so that the activation is one call.
 void run_gated(const LinearPhase& phase, const LinearPart& part, const Block& b, StepState& step) {
   const WorkerMemory& memory = step.workers[b.worker];
-  const LinearInput in = input_rows(phase, b, step);
+  const LinearInput in = input_rows(phase, part.q, b, step), up_in = input_rows(phase, part.up_q, b, step);
   const int64_t tiles_at_once = kGateFloats / (b.rows * kTileRows);
   for (int64_t begin = b.tile_begin; begin < b.tile_end; begin += tiles_at_once) {
     const int64_t end = std::min(begin + tiles_at_once, b.tile_end);
@@ -93,7 +93,7 @@ void run_gated(const LinearPhase& phase, const LinearPart& part, const Block& b,
     step.kernels.linear(*part.matrix, begin, end, in, out);
     out.y = memory.up - first;
     out.bias = part.up_bias;
-    step.kernels.linear(*part.up, begin, end, in, out);
+    step.kernels.linear(*part.up, begin, end, up_in, out);
     const auto gated = part.gelu ? step.kernels.gated_gelu : step.kernels.gated_silu;
     gated(memory.gate, memory.up, b.rows * channels, memory.gate);
     for (int64_t r = 0; r < b.rows; r++) {

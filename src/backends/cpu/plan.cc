@@ -29,7 +29,7 @@ class Planner {
   Planner(const Graph& graph, const WeightSet& weights, const ExecutableLimits& limits)
       : graph_(graph), weights_(weights), limits_(limits), planned_(make_plan_items(graph, weights)) {
     const size_t values = graph.values.size();
-    buffers_.resize(2 * values + graph.ropes.size() + graph.expert_sets.size());
+    buffers_.resize(size_t(gathered_buffer(graph, int32_t(planned_.gathered.size()))));
     for (size_t v = 0; v < values; v++) {
       const Value& value = graph.values[v];
       buffers_[v].rows = buffers_[values + v].rows = value.rows;
@@ -38,6 +38,12 @@ class Planner {
     }
     for (size_t r = 0; r < graph.ropes.size(); r++) {
       buffers_[2 * values + r].row_bytes = round_up(size_t(graph.ropes[r].dim) * sizeof(float), 64);
+    }
+    for (size_t i = 0; i < planned_.gathered.size(); i++) {
+      const Value& value = graph.values[planned_.gathered[i].value];
+      PlannedBuffer& b = buffers_[gathered_buffer(graph, int32_t(i))];
+      b.rows = value.rows;
+      b.row_bytes = quantized_row_bytes(value.width);
     }
     for (const Node& node : graph.nodes) {
       if (node.op != Op::kExperts) continue;
@@ -54,6 +60,9 @@ class Planner {
     plan.phases = emit_phases();
     plan.scratch_bytes = scratch_bytes_;
     plan.worker_row_bytes = worker_row_bytes_;
+    for (const PackedMatrix& m : weights_.matrices)
+      if (m.form != nullptr && m.form->gathered)
+        plan.gathered_floats = std::max(plan.gathered_floats, size_t(m.cols));
     plan.logits = value_ref(graph_.logits);
     return plan;
   }
@@ -132,10 +141,7 @@ class Planner {
           break;
         }
         case PlanItem::Type::kLinear: {
-          LinearPhase phase{.rows = first.rows,
-                            .x = value_ref(first.value),
-                            .q = buffers_[quantized_buffer(graph_, first.value)].ref,
-                            .parts = {}};
+          LinearPhase phase{.rows = first.rows, .x = value_ref(first.value), .parts = {}};
           for (const PlanItem* item : items)
             emit_linear(*item, phase);
           phases.emplace_back(std::move(phase));
@@ -166,7 +172,8 @@ class Planner {
     if (item.node == kNone) {  // kQuantize, kCheckFinite
       op.width = graph_.values[item.value].width;
       op.in = value_ref(item.value);
-      if (item.row_op == RowOp::Kind::kQuantize) op.out = buffers_[quantized_buffer(graph_, item.value)].ref;
+      if (item.row_op == RowOp::Kind::kQuantize) op.out = buffers_[item.writes[0]].ref;
+      op.columns = item.columns;
       return op;
     }
     const Node& n = graph_.nodes[item.node];
@@ -269,6 +276,12 @@ class Planner {
     return phase;
   }
 
+  // Where a matrix finds v quantized, if it reads that.
+  RowsRef quantized_ref(ValueId v, const PackedMatrix& matrix) const {
+    if (!matrix.form->gathered) return buffers_[quantized_buffer(graph_, v)].ref;
+    return buffers_[gathered_buffer(graph_, find_gathered(planned_.gathered, v, matrix))].ref;
+  }
+
   void emit_linear(const PlanItem& item, LinearPhase& phase) const {
     const Node& n = graph_.nodes[item.node];
     LinearPart part;
@@ -279,12 +292,14 @@ class Planner {
       const Node& up = graph_.nodes[planned_.fusions.producer[n.in[1]]];
       part.up = &weights_.matrices[up.weight];
       part.up_bias = bias_of(up);
+      part.up_q = quantized_ref(item.value, *part.up);
     } else if (n.op == Op::kAdd) {
       const ValueId y = n.in[0] == planned_.fusions.residual[item.node] ? n.in[1] : n.in[0];
       linear = &graph_.nodes[planned_.fusions.producer[y]];
       part.add_to_out = true;
     }
     part.matrix = &weights_.matrices[linear->weight];
+    part.q = quantized_ref(item.value, *part.matrix);
     part.bias = bias_of(*linear);
     part.out = value_ref(n.out);
     part.check_finite = n.out == graph_.logits;

@@ -64,6 +64,7 @@ struct RowOp {
   int32_t heads = 0, head_dim = 0;
   int32_t rope = kNone;
   int32_t group = 0, layer = 0;
+  const int32_t* columns = nullptr;  // kQuantize: [width], the elements in the order they are taken
 };
 
 struct RowPhase {
@@ -78,6 +79,7 @@ struct LinearPart {
   bool gelu = false;            // the unit's function, else silu
   const float* bias = nullptr;  // [channels] or nullptr
   const float* up_bias = nullptr;
+  RowsRef q, up_q;  // quantized rows, where the matrix is quantized
   RowsRef out;
   bool add_to_out = false;    // residual
   bool check_finite = false;  // logits: nobody behind would notice NaN and infinity
@@ -87,7 +89,6 @@ struct LinearPart {
 struct LinearPhase {
   Rows rows = Rows::kTokens;
   RowsRef x;  // fp32 rows, where a matrix is in a float form
-  RowsRef q;  // quantized rows, where a matrix is quantized
   std::vector<LinearPart> parts;
   int64_t tiles = 0;
 };
@@ -130,6 +131,7 @@ struct StepPlan {
   std::vector<Phase> phases;
   size_t scratch_bytes = 0;
   size_t worker_row_bytes = 0;  // row memory of each worker
+  size_t gathered_floats = 0;   // the most columns of a gathered matrix
   RowsRef logits;
 };
 

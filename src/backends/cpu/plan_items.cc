@@ -1,6 +1,7 @@
 #include "backends/cpu/plan_items.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -24,7 +25,7 @@ class ItemMaker {
 
   PlanItems run() {
     add_items();
-    return {std::move(items_), std::move(value_buffer_), std::move(fusions_)};
+    return {std::move(items_), std::move(gathered_), std::move(value_buffer_), std::move(fusions_)};
   }
 
  private:
@@ -210,9 +211,14 @@ class ItemMaker {
     PlanItem item{
         .type = PlanItem::Type::kLinear, .rows = graph_.values[n.out].rows, .node = node, .value = input};
     for (int32_t linear : linears) {
-      if (is_float(*weights_.matrices[graph_.nodes[linear].weight].form)) {
+      const PackedMatrix& matrix = weights_.matrices[graph_.nodes[linear].weight];
+      if (is_float(*matrix.form)) {
         item.level = std::max(item.level, level_[input] + 1);
         item.reads.push_back(value_buffer_[input]);
+      } else if (matrix.form->gathered) {
+        const int32_t i = quantize_gathered(input, matrix);
+        item.level = std::max(item.level, gathered_[size_t(i)].level + 1);
+        item.reads.push_back(gathered_buffer(graph_, i));
       } else {
         item.level = std::max(item.level, quantize(input) + 1);
         item.reads.push_back(quantized_buffer(graph_, input));
@@ -247,10 +253,28 @@ class ItemMaker {
     return quantized_level_[v];
   }
 
+  // The same in the order of a matrix's columns, which matrices of equal ones share.
+  int32_t quantize_gathered(ValueId v, const PackedMatrix& matrix) {
+    if (const int32_t found = find_gathered(gathered_, v, matrix); found != kNone) return found;
+    const Rows rows = graph_.values[v].rows;
+    const auto added = int32_t(gathered_.size());
+    gathered_.push_back({v, matrix.columns(), level_for_row_op(v, rows)});
+    items_.push_back({.type = PlanItem::Type::kRow,
+                      .row_op = RowOp::Kind::kQuantize,
+                      .rows = rows,
+                      .value = v,
+                      .columns = matrix.columns(),
+                      .level = gathered_.back().level,
+                      .reads = {value_buffer_[v]},
+                      .writes = {gathered_buffer(graph_, added)}});
+    return added;
+  }
+
   const Graph& graph_;
   const WeightSet& weights_;
   Fusions fusions_;
   std::vector<PlanItem> items_;
+  std::vector<GatheredValue> gathered_;
   std::vector<int32_t> value_buffer_;                             // [values]
   std::vector<int32_t> level_;                                    // [values]
   std::vector<bool> by_row_op_;                                   // [values]: its producer is a row op
@@ -261,12 +285,21 @@ class ItemMaker {
 
 }  // namespace
 
+int32_t find_gathered(const std::vector<GatheredValue>& all, ValueId v, const PackedMatrix& matrix) {
+  for (size_t i = 0; i < all.size(); i++)
+    if (all[i].value == v && std::memcmp(all[i].columns, matrix.columns(), size_t(matrix.cols) * 4) == 0)
+      return int32_t(i);
+  return kNone;
+}
+
 ExpertForms expert_forms(const std::vector<ExpertWeights>& set, const WeightSet& weights) {
   ExpertForms forms;
   const auto floats = [&](WeightId id) { return is_float(*weights.matrices[id].form); };
   for (const ExpertWeights& expert : set) {
-    for (const WeightId id : {expert.gate, expert.up})
+    for (const WeightId id : {expert.gate, expert.up}) {
       (floats(id) ? forms.float_in : forms.quantized_in) = true;
+      forms.float_in |= weights.matrices[id].form->gathered;
+    }
     forms.quantized_down |= !floats(expert.down);
   }
   return forms;

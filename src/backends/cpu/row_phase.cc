@@ -98,7 +98,8 @@ void run_row_op(const RowOp& op, Rows rows, int64_t row, int worker, StepState& 
       std::memcpy(out(), step.floats(op.in, token, worker), size_t(op.width) * sizeof(float));
       return;
     case RowOp::Kind::kQuantize:
-      k.quantize_row(in(), op.width, step.at(op.out, row, worker), fault);
+      k.quantize_row(step.gathered(in(), op.columns, op.width, worker), op.width,
+                     step.at(op.out, row, worker), fault);
       return;
     case RowOp::Kind::kCheckFinite:
       if (!k.rows.all_finite(in(), op.width)) *fault = 1;

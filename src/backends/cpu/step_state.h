@@ -28,6 +28,7 @@ struct WorkerMemory {
   float* gate;        // [kGateFloats]
   float* up;          // [kGateFloats]
   std::byte* attend;  // attend_scratch bytes
+  float* gathered;    // [StepPlan::gathered_floats]
   uint8_t* faults;    // [max_tokens]; own for each worker, merged at the end of the step
 };
 
@@ -82,6 +83,13 @@ struct StepState {
   std::byte* at(const RowsRef& ref, int64_t row, int worker) const {
     std::byte* base = ref.place == RowsRef::Place::kWorker ? workers[worker].row : scratch;
     return base + ref.offset + size_t(row) * ref.stride;
+  }
+  // The n elements of x in the order of columns, in the worker's memory; x where there are none.
+  const float* gathered(const float* x, const int32_t* columns, int64_t n, int worker) const {
+    if (columns == nullptr) return x;
+    for (int64_t k = 0; k < n; k++)
+      workers[worker].gathered[k] = x[columns[k]];
+    return workers[worker].gathered;
   }
   float* floats(const RowsRef& ref, int64_t row, int worker) const {
     return reinterpret_cast<float*>(at(ref, row, worker));

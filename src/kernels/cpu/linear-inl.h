@@ -46,12 +46,22 @@ static void store_tile(const float (*acc)[kTileRows], int rows, int channels, in
   }
 }
 
+// acc = acc * factor per channel.
+static void multiply_factors(const uint8_t* factors, int rows, float (*acc)[kTileRows]) {
+  float f[kTileRows];
+  std::memcpy(f, factors, sizeof f);
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < kTileRows; ++c)
+      acc[r][c] *= f[c];
+  }
+}
+
 template <class F>
 static void linear_form(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, const LinearInput& in,
                         const LinearOutput& out) {
   constexpr bool kFloat = requires { F::kDtype; };
   alignas(64) float acc[kMaxRows][kTileRows];
-  const int64_t tile_size = F::tile_size(w.cols);
+  const int64_t tile_size = F::tile_size(w.cols) + factor_bytes(*w.form);
   const auto* tiles = reinterpret_cast<const uint8_t*>(w.data);
   const int64_t row_bytes = kFloat ? w.cols * 4 : w.cols + w.cols / 8 * 3;
   int64_t block = kRowBlockBytes / row_bytes / kRowStep * kRowStep;
@@ -65,6 +75,7 @@ static void linear_form(const PackedMatrix& w, int64_t tile_begin, int64_t tile_
       } else {
         dot_tile<F>(tile, w.cols, w.form->table, in.q + row * in.q_stride, in.q_stride, rows, acc);
       }
+      if (w.form->factors) multiply_factors(tile + F::tile_size(w.cols), rows, acc);
       const int64_t channel = t * kTileRows;
       const int channels = int(w.rows - channel < kTileRows ? w.rows - channel : kTileRows);
       store_tile(acc, rows, channels, channel, out, row);
@@ -80,8 +91,14 @@ static void linear(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, 
 static void unpack_row(const PackedMatrix& w, int64_t row, float* out) {
   with_form(*w.form, [&](auto form) {
     using F = decltype(form);
-    const auto* tile = reinterpret_cast<const uint8_t*>(w.data) + row / kTileRows * F::tile_size(w.cols);
+    const int64_t tile_size = F::tile_size(w.cols) + factor_bytes(*w.form);
+    const auto* tile = reinterpret_cast<const uint8_t*>(w.data) + row / kTileRows * tile_size;
     const int c = int(row % kTileRows);
+    float factor = 1.0f;
+    if (w.form->factors) std::memcpy(&factor, tile + F::tile_size(w.cols) + 4 * c, 4);
+    const uint8_t* columns = nullptr;
+    if (w.form->gathered)
+      columns = reinterpret_cast<const uint8_t*>(w.data) + (w.rows + kTileRows - 1) / kTileRows * tile_size;
     if constexpr (requires { F::kDtype; }) {
       for (int64_t k = 0; k < w.cols; ++k)
         out[k] = float_weight<F>(tile, k, c);
@@ -91,8 +108,10 @@ static void unpack_row(const PackedMatrix& w, int64_t row, float* out) {
         for (int k = 0; k < 32; ++k) {
           float scale, bias;
           scale_at<F>(at, k / F::kGroup, c, &scale, &bias);
-          out[g * 32 + k] =
-              fma_f32(scale, float(code_at<F>(at.planes, w.form->table, k, c) - F::kZeroPoint), bias);
+          int32_t column = int32_t(g * 32 + k);
+          if (columns != nullptr) std::memcpy(&column, columns + 4 * column, 4);
+          const int code = code_at<F>(at.planes, w.form->table, k, c) - F::kZeroPoint;
+          out[column] = fma_f32(scale, float(code), bias) * factor;
         }
       }
     }

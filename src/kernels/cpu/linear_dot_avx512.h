@@ -238,7 +238,13 @@ template <class F>
 
 template <class F>
 INVAR_MEMBER __m512 float_weights16(const uint8_t* tile, int64_t k) {
-  const uint8_t* p = tile + k * kTileRows * F::kElement;
+  const uint8_t* p = tile + F::column_at(k);
+  if (F::kDtype == Dtype::kE4M3) {
+    // Bit 7 of the sign-extended byte moves to bits 14 and 15: only 15 is the f16's sign.
+    const __m256i wide = _mm256_cvtepi8_epi16(load16(p));
+    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(int16_t(0xBF80)));
+    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_loadu_ps(tile + F::scales_at(k)));
+  }
   if (F::kDtype == Dtype::kF32) return _mm512_loadu_ps(p);
   if (F::kDtype == Dtype::kF16) return f16x16(p);
   return bf16x16(p);
@@ -279,7 +285,7 @@ static void chain_direct(const uint8_t* tile, int64_t cols, const float* x, int6
   int64_t k = 0;
   for (; k + 4 <= cols; k += 4) {
     for (int i = 0; i < F::kElement; ++i)
-      prefetch(tile + k * kTileRows * F::kElement + 64 * i);
+      prefetch(tile + F::column_at(k) + 64 * i);
     INVAR_UNROLL for (int j = 0; j < 4; ++j) step(k + j, j);
   }
   INVAR_UNROLL for (int j = 0; j < 3; ++j) {
@@ -310,7 +316,7 @@ template <class F>
     for (int64_t k0 = 0; k0 < cols; k0 += kFloatBlock) {
       const int n = int(cols - k0 < kFloatBlock ? cols - k0 : kFloatBlock);
       for (int k = 0; k < n; ++k) {
-        prefetch(tile + (k0 + k) * kTileRows * F::kElement);
+        prefetch(tile + F::column_at(k0 + k));
         _mm512_storeu_ps(block[k], float_weights16<F>(tile, k0 + k));
       }
       in_batches<kRowStep>(count, [&](auto rows, int r) {

@@ -7,7 +7,14 @@ namespace invar::INVAR_ISA {
 
 template <class F>
 INVAR_MEMBER __m256 float_weights8(const uint8_t* tile, int64_t k, int h) {
-  const uint8_t* p = tile + (k * kTileRows + 8 * h) * F::kElement;
+  const uint8_t* p = tile + F::column_at(k) + 8 * h * F::kElement;
+  if (F::kDtype == Dtype::kE4M3) {
+    // Bit 7 of the sign-extended byte moves to bits 14 and 15: only 15 is the f16's sign.
+    const __m128i wide = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    const __m128i half = _mm_and_si128(_mm_slli_epi16(wide, 7), _mm_set1_epi16(int16_t(0xBF80)));
+    return _mm256_mul_ps(_mm256_cvtph_ps(half),
+                         _mm256_loadu_ps(reinterpret_cast<const float*>(tile + F::scales_at(k) + 32 * h)));
+  }
   if (F::kDtype == Dtype::kF32) return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
   if (F::kDtype == Dtype::kF16) return f16x8(p);
   const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -52,7 +59,7 @@ static void chain_one(const uint8_t* tile, int64_t cols, const float* x, float (
   int64_t k = 0;
   for (; k + 4 <= cols; k += 4) {
     for (int i = 0; i < F::kElement; ++i) {
-      prefetch(tile + k * kTileRows * F::kElement + 64 * i);
+      prefetch(tile + F::column_at(k) + 64 * i);
     }
     INVAR_UNROLL for (int j = 0; j < 4; ++j) step(k + j, j);
   }
@@ -76,7 +83,7 @@ template <class F>
     for (int64_t k0 = 0; k0 < cols; k0 += kFloatBlock) {
       const int n = int(cols - k0 < kFloatBlock ? cols - k0 : kFloatBlock);
       for (int k = 0; k < n; ++k) {
-        prefetch(tile + (k0 + k) * kTileRows * F::kElement);
+        prefetch(tile + F::column_at(k0 + k));
         INVAR_UNROLL for (int h = 0; h < 2; ++h) {
           _mm256_store_ps(block[k] + 8 * h, float_weights8<F>(tile, k0 + k, h));
         }

@@ -66,12 +66,30 @@ INVAR_MEMBER GroupAddress group_address(const uint8_t* tile, int64_t cols, int64
   return {p, p + F::scale_area(rest < 8 ? int(rest) : 8) + index * F::kCodeBytes, index};
 }
 
-template <Dtype kDtype_>
+// kGroup: columns per scale, 0: there are none.
+template <Dtype kDtype_, int kGroup_ = 0>
 struct FloatForm {
   static constexpr Dtype kDtype = kDtype_;
-  static constexpr int kElement = kDtype == Dtype::kF32 ? 4 : 2;
-  INVAR_MEMBER constexpr int64_t tile_size(int64_t cols) { return (cols + 3) / 4 * 4 * kTileRows * kElement; }
+  static constexpr int kGroup = kGroup_;
+  static constexpr int kElement = kDtype == Dtype::kF32 ? 4 : kDtype == Dtype::kE4M3 ? 1 : 2;
+  static constexpr int kScaleBytes = kGroup == 0 ? 0 : kTileRows * 4;
+  INVAR_MEMBER constexpr int64_t tile_size(int64_t cols) {
+    const int64_t scales = kGroup == 0 ? 0 : (cols + kGroup - 1) / kGroup * kScaleBytes;
+    return scales + (cols + 3) / 4 * 4 * kTileRows * kElement;
+  }
+  // Offset of the scales that column k has, and of its elements.
+  INVAR_MEMBER constexpr int64_t scales_at(int64_t k) {
+    return k / (kGroup ? kGroup : 1) * (kScaleBytes + kGroup * kTileRows * kElement);
+  }
+  INVAR_MEMBER constexpr int64_t column_at(int64_t k) {
+    if (kGroup == 0) return k * kTileRows * kElement;
+    return scales_at(k) + kScaleBytes + k % (kGroup ? kGroup : 1) * kTileRows * kElement;
+  }
 };
+// Bytes after the tile of a form with factors.
+INVAR_MEMBER constexpr int64_t factor_bytes(const PackedForm& form) {
+  return form.factors ? kTileRows * 4 : 0;
+}
 
 // Calls use(form) with the compile-time form of `form`.
 template <class Use>
@@ -80,6 +98,8 @@ static void with_form(const PackedForm& form, const Use& use) {
     case 0:
       if (form.dtype == Dtype::kF32) return use(FloatForm<Dtype::kF32>{});
       if (form.dtype == Dtype::kF16) return use(FloatForm<Dtype::kF16>{});
+      if (form.dtype == Dtype::kE4M3 && form.group == 32) return use(FloatForm<Dtype::kE4M3, 32>{});
+      if (form.dtype == Dtype::kE4M3) return use(FloatForm<Dtype::kE4M3, 128>{});
       return use(FloatForm<Dtype::kBF16>{});
 #define INVAR_FORM(name)                                                   \
   {                                                                        \

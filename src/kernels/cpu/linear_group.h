@@ -85,10 +85,15 @@ static void decode_group(const uint8_t* tile, int64_t cols, const CodeTable* tab
   }
 }
 
-// Element k of channel c of a float tile, widened exactly.
+// Element k of channel c of a float tile, widened exactly; of E4M3 times its scale, rounded once.
 template <class F>
 INVAR_MEMBER float float_weight(const uint8_t* tile, int64_t k, int c) {
-  const uint8_t* p = tile + (k * kTileRows + c) * F::kElement;
+  const uint8_t* p = tile + F::column_at(k) + c * F::kElement;
+  if (F::kDtype == Dtype::kE4M3) {
+    float scale;
+    std::memcpy(&scale, tile + F::scales_at(k) + c * 4, 4);
+    return f16_to_f32(uint16_t((*p & 0x80) << 8 | (*p & 0x7F) << 7)) * scale;
+  }
   if (F::kDtype == Dtype::kF32) {
     float x;
     std::memcpy(&x, p, 4);

@@ -188,7 +188,10 @@ class Interpreter {
 
   void linear(const PackedMatrix& w, const float* bias, const float* x, float* y, uint8_t* fault) {
     Buffer quantized(quantized_row_bytes(w.cols));
-    if (!is_float(*w.form)) k_.quantize_row(x, w.cols, quantized.data(), fault);
+    std::vector<float> row(x, x + w.cols);
+    for (int64_t k = 0; w.form->gathered && k < w.cols; k++)
+      row[size_t(k)] = x[w.columns()[k]];
+    if (!is_float(*w.form)) k_.quantize_row(row.data(), w.cols, quantized.data(), fault);
     const LinearInput in{1, x, w.cols, quantized.data(), quantized.size()};
     k_.linear(w, 0, tile_count(w.rows), in, {y, w.rows, bias, false});
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -53,6 +54,41 @@ inline void fill_float_tiles(Rng& rng, const PackedMatrix& m, std::byte* data) {
       m.form->dtype == Dtype::kF32 ? std::memcpy(data + i * 4, &w, 4) : std::memcpy(data + i * 2, &half, 2);
     }
   }
+}
+
+inline void fill_e4m3_tiles(Rng& rng, const PackedMatrix& m, std::byte* data) {
+  const float size =
+      1.5f / std::sqrt(float(m.cols)) / 448 * 256;  // of the largest code, as scales are stored
+  const int64_t group = m.form->group;
+  for (int64_t tile = 0; tile < tile_count(m.rows); tile++) {
+    const int64_t channels = std::min<int64_t>(kTileRows, m.rows - tile * kTileRows);
+    for (int64_t k0 = 0; k0 < m.cols; k0 += group) {
+      for (int64_t c = 0; c < channels; c++) {
+        const float scale = uniform(rng, 0.2f * size, size);
+        std::memcpy(data + c * 4, &scale, 4);
+      }
+      data += kChannelFloats;
+      for (int64_t k = k0; k < std::min(k0 + group, m.cols); k++, data += kTileRows)
+        for (int64_t c = 0; c < channels; c++)
+          data[c] = std::byte(rng() % 127 + (rng() % 2) * 128);
+    }
+    data += (round_up(size_t(m.cols), 4) - size_t(m.cols)) * kTileRows;
+  }
+}
+
+// What a form has after its tiles' records, and after the tiles.
+inline void fill_ends(Rng& rng, const PackedMatrix& m, std::byte* data) {
+  for (int64_t row = 0; m.form->factors && row < m.rows; row++) {
+    const float factor = uniform(rng, 0.5f, 1.5f);
+    std::memcpy(data + size_t(row / kTileRows + 1) * m.tile_size() - kChannelFloats + row % kTileRows * 4,
+                &factor, 4);
+  }
+  if (!m.form->gathered) return;
+  std::vector<int32_t> columns(size_t(m.cols), 0);
+  std::iota(columns.begin(), columns.end(), 0);
+  // One of few orders, so that matrices share some; experts' gates and ups must.
+  std::shuffle(columns.begin(), columns.end(), Rng(uint32_t(m.cols)));
+  std::memcpy(data + m.tile_size() * size_t(tile_count(m.rows)), columns.data(), columns.size() * 4);
 }
 
 // Scales of one record: a first scale of every channel from `make`, zero for channels that pad the last tile.
@@ -108,7 +144,7 @@ inline void fill_quantized_tiles(Rng& rng, const PackedMatrix& m, std::byte* dat
 }
 
 inline const PackedForm* random_form(Rng& rng, int64_t cols, int preferred) {
-  constexpr int kForms = int(std::size(kPackedForms)), kFloatForms = 3;
+  constexpr int kForms = int(std::size(kPackedForms)), kFloatForms = 5;
   const int form = rng() % 3 == 0 ? pick(rng, 0, kForms - 1) : preferred;
   return &kPackedForms[cols % 32 == 0 ? form : form % kFloatForms];
 }
@@ -129,10 +165,17 @@ inline void make_weights(Rng& rng, Model& model) {
       continue;
     }
     PackedMatrix m{random_form(rng, w.cols, preferred), w.rows, w.cols, nullptr};
+    // Halves of an expert read one quantized row: in one order.
+    if (w.name.find("expert") != std::string::npos && w.name.ends_with(".up"))
+      m.form = model.weights.matrices[i - 1].form;
     model.text += std::string(" ") + m.form->name;
     Buffer& bytes = model.bytes.emplace_back(m.bytes());
     m.data = bytes.data();
-    is_float(*m.form) ? fill_float_tiles(rng, m, bytes.data()) : fill_quantized_tiles(rng, m, bytes.data());
+    const auto fill = !is_float(*m.form)              ? fill_quantized_tiles
+                      : m.form->dtype == Dtype::kE4M3 ? fill_e4m3_tiles
+                                                      : fill_float_tiles;
+    fill(rng, m, bytes.data());
+    fill_ends(rng, m, bytes.data());
     model.weights.matrices[i] = m;
   }
 }
