@@ -3,6 +3,7 @@
 // what references judge whole layers with.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -36,17 +37,29 @@ inline int block_code(const PackedForm& form, const UnpackedBlock& b, int i) {
   return (form.table ? form.table->code[b.code[i]] : b.code[i]) - form.zero_point;
 }
 
-// A row: weights are scale * code + bias, those of element k in [k / group]; of float weights only codes.
+// A row: weights are scale * code + bias, those of element k in [k / group], all times the factor; of float
+// weights only codes. Where there are columns, element k is that of column columns[k].
 struct StoredRow {
   std::vector<double> code, scale, bias;
   int group = 1;
+  double factor = 1;
+  std::vector<int32_t> columns;
 
-  // The one rounding of the reference dequantization.
+  // The one rounding of the reference dequantization, and that of the factor.
   float value(size_t k) const {
     if (scale.empty()) return float(code[k]);
-    return float(scale[k / size_t(group)] * code[k] + bias[k / size_t(group)]);
+    const float weight = float(scale[k / size_t(group)] * code[k] + bias[k / size_t(group)]);
+    return float(weight * factor);
   }
+  size_t column(size_t k) const { return columns.empty() ? k : size_t(columns[k]); }
 };
+
+// A byte of E4M3.
+inline double e4m3_number(int x) {
+  const int exponent = x >> 3 & 15, mantissa = x & 7;
+  const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return x & 0x80 ? -magnitude : magnitude;
+}
 
 inline StoredRow stored_row(const SourceTensor& t, int64_t r) {
   const WeightType& w = *t.type;
@@ -61,6 +74,11 @@ inline StoredRow stored_row(const SourceTensor& t, int64_t r) {
                                              : bf16_to_f32(uint16_t(bits)));
   };
   const auto push_block = [&](const UnpackedBlock& b, int n) {
+    if (w.form->dtype == Dtype::kE4M3) {
+      for (int i = 0; i < n; ++i)
+        row.code.push_back(float(e4m3_number(b.code[i]) * b.head));
+      return;
+    }
     row.group = w.form->group;
     for (int g = 0; g < n / row.group; ++g) {
       row.scale.push_back(block_scale(*w.form, b, g));
@@ -69,15 +87,11 @@ inline StoredRow stored_row(const SourceTensor& t, int64_t r) {
     for (int i = 0; i < n; ++i)
       row.code.push_back(block_code(*w.form, b, i));
   };
-  const int step = w.unpack_planes != nullptr || w.widen != nullptr ? 32 : w.block;
+  if (t.planes != nullptr) row.factor = t.planes->factor(r), row.columns = t.planes->order;
+  const int step = w.unpack_planes != nullptr ? 32 : w.block;
   for (int64_t k = 0; k < cols; k += step, at += w.block_bytes) {
     UnpackedBlock b;
-    if (w.widen != nullptr) {
-      std::byte elements[32 * 4];
-      w.widen(*t.planes, r, k, 32, elements);
-      for (int i = 0; i < 32; ++i)
-        push_float(w.form->dtype, elements + size_t(i) * dtype_bytes(w.form->dtype));
-    } else if (w.unpack_planes != nullptr) {
+    if (w.unpack_planes != nullptr) {
       w.unpack_planes(*t.planes, r, k, 32, &b);
       push_block(b, 32);
     } else if (w.unpack != nullptr) {

@@ -69,8 +69,8 @@ Exact exact_channel(const StoredRow& row, const std::vector<float>& x, const Act
       d += row.code[k] * a.q[k], sum += a.q[k];
     for (const double term : {d * row.scale[g / size_t(row.group)] * a.scale[g],
                               sum * row.bias[g / size_t(row.group)] * a.scale[g]}) {
-      e.value += term;
-      e.terms += std::abs(term);
+      e.value += term * row.factor;
+      e.terms += std::abs(term * row.factor);
     }
   }
   return e;
@@ -172,7 +172,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "gguf/quant/qwen3-q256-Q4_K.gguf", "mlx/llama-q256-q2g64", "mlx/llama-q256-q4g32",
                     "mlx/llama-q256-mixed", "mlx/llama-q256-mxfp4", "mlx/llama-q256-nvfp4",
                     "mlx/llama-q256-mxfp8", "mlx/qwen3-q256-q4g64", "quantized/llama-gptq",
-                    "quantized/llama-gptq-sym", "quantized/llama-awq", "quantized/llama-fp8"),
+                    "quantized/llama-gptq-sym", "quantized/llama-awq", "quantized/llama-fp8",
+                    "quantized/llama-fp8-rows", "quantized/llama-nvfp4", "quantized/llama-nvfp4.gguf"),
     [](const auto& info) {
       std::string s = info.param;
       for (char& c : s) {

@@ -149,6 +149,9 @@ constexpr Row kQuantized[] = {
     {"quantized/llama-gptq-sym", "quantized/llama-gptq-sym/golden"},
     {"quantized/llama-awq", "quantized/llama-awq/golden"},
     {"quantized/llama-fp8", "quantized/llama-fp8/golden"},
+    {"quantized/llama-fp8-rows", "quantized/llama-fp8-rows/golden"},
+    {"quantized/llama-nvfp4", "quantized/llama-nvfp4/golden"},
+    {"quantized/llama-nvfp4.gguf", "quantized/llama-nvfp4/golden"},
 };
 
 // The test's own float64 pass against the stored goldens, which were rounded to float32.

@@ -26,8 +26,10 @@ inline std::vector<double> dense(const SourceTensor& t) {
   std::vector<double> out;
   for (int64_t r = 0; r < rows; ++r) {
     const StoredRow row = stored_row(t, r);
+    out.resize(out.size() + row.code.size());
+    double* last = out.data() + out.size() - row.code.size();
     for (size_t k = 0; k < row.code.size(); ++k)
-      out.push_back(row.value(k));
+      last[row.column(k)] = row.value(k);
   }
   return out;
 }

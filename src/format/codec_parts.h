@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tensor/float16.h"
+
 namespace invar {
 
 using Source = const uint8_t* __restrict;
@@ -42,6 +44,14 @@ inline uint16_t bounded_bf16(uint16_t b) {
 inline uint16_t power_of_two(int e, int shift) {
   if (e == 255) return 0x7F80;
   return e + shift < 1 ? 0 : bounded_bf16(static_cast<uint16_t>((e + shift) << 7));
+}
+
+// An unsigned E4M3 times 1/2 as a bf16; 0x7F, its NaN, counts as 0.
+inline uint16_t half_of_e4m3(int x) {
+  const int exponent = x >> 3 & 15, mantissa = x & 7;
+  if (x == 0x7F) return 0;
+  if (exponent == 0) return static_cast<uint16_t>(float_bits(static_cast<float>(mantissa) * 0x1p-10f) >> 16);
+  return static_cast<uint16_t>((exponent - 8 + 127) << 7 | mantissa << 4);
 }
 
 // n bytes -> n codes from the low nibbles, then n from the high ones.

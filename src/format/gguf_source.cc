@@ -13,6 +13,7 @@
 #include "base/quote.h"
 #include "format/file_identity.h"
 #include "format/gguf.h"
+#include "format/gguf_factors.h"
 #include "format/gguf_names.h"
 
 namespace invar {
@@ -41,7 +42,9 @@ class GgufSource : public ModelSource {
     for (const Part& part : parts_)
       for (const GgufTensor& t : part.file.tensors())
         tensors.push_back({canonical_name(t.name, arch), std::string(t.name), t.type, t.shape, t.data});
-    return set_tensors(std::move(tensors));
+    Result<std::vector<SourceTensor>> joined = join_gguf_factors(arch, std::move(tensors));
+    if (!joined.ok()) return joined.status().with_context(path());
+    return set_tensors(*std::move(joined));
   }
 
   SourceKind kind() const override { return SourceKind::kGguf; }

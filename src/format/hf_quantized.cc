@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -100,6 +101,22 @@ Status become(SourceTensor& t, const std::string& type, std::vector<int64_t> sha
   return {};
 }
 
+// Global factors: f32, one for all rows or `count` of them for as many parts; value makes them what sums are
+// multiplied with.
+template <class Value>
+Status read_factors(Tensors& tensors, const SourceTensor& t, int64_t count, SourcePlanes* planes,
+                    Value value) {
+  const auto n = static_cast<int64_t>(t.data.size() / 4);
+  if (!is_a(t, "F32") || (n != 1 && n != count))
+    return corrupt(fmt::format("tensor {} is {} {}; its matrix wants one factor in F32{}",
+                               quote(t.stored_name), t.type->name, shape_text(t.shape),
+                               count == 1 ? "" : fmt::format(", or {}", count)));
+  for (int64_t i = 0; i < n; ++i)
+    planes->factors.push_back(value(bits_float(u32_at(bytes_of(t.data.data()) + 4 * i))));
+  tensors.take(&t);
+  return {};
+}
+
 // ---- MLX
 
 struct MlxRule {
@@ -177,6 +194,13 @@ Status join_mlx(Tensors& tensors, SourceTensor& weight, const std::string& stem,
     planes.offsets = biases->data;
     tensors.take(biases);
   }
+  if (const SourceTensor* global = tensors.find(stem + ".global_scale");
+      rule.mode == "nvfp4" && global != nullptr) {
+    // The largest magnitude of the matrix, which 448 * 6 of codes stands for.
+    RETURN_IF_ERROR(read_factors(tensors, *global, shape.size() == 3 ? shape[0] : 1, &planes,
+                                 [](float largest) { return largest / 2688.0f; }));
+    type = "MLX_NVFP4_SCALED";
+  }
   return become(weight, type, std::move(shape), planes);
 }
 
@@ -203,64 +227,121 @@ Status join_mxfp4(Tensors& tensors, SourceTensor& blocks, const std::string& ste
   return become(blocks, "MLX_MXFP4", std::move(shape), planes);
 }
 
-// ---- FP8
+// ---- FP8 and NVFP4 of other tools
+
+// How activations are rounded on other devices; here they are rounded as docs/numerics.md says.
+void take_input_scales(Tensors& tensors, const std::string& stem) {
+  for (const char* name : {".input_scale", ".input_global_scale"})
+    if (const SourceTensor* t = tensors.find(stem + name); t != nullptr) tensors.take(t);
+}
+
+// Rows and columns of a block: weight_block_size of the configuration, or block_structure of a group of
+// layers in the configurations of compressed-tensors; 128 by 128 without either.
+Status block_size(const JsonValue& config, int64_t sizes[2]) {
+  const JsonValue* found = config.find("weight_block_size");
+  if (const auto* groups = object_of(config.find("config_groups")); found == nullptr && groups != nullptr)
+    for (const auto& [name, group] : *groups)
+      if (const JsonValue* weights = group.find("weights"); found == nullptr && object_of(weights) != nullptr)
+        found = weights->find("block_structure");
+  sizes[0] = sizes[1] = 128;
+  if (found == nullptr) return {};
+  const auto* array = std::get_if<JsonValue::Array>(&found->data);
+  for (size_t i = 0; i < 2; ++i) {
+    const auto* n =
+        array != nullptr && array->size() == 2 ? std::get_if<int64_t>(&(*array)[i].data) : nullptr;
+    if (n == nullptr || *n < 1 || *n > kMaxGroup)
+      return corrupt("config.json: weight_block_size or block_structure should be two positive numbers");
+    sizes[i] = *n;
+  }
+  return {};
+}
 
 Status join_fp8(Tensors& tensors, SourceTensor& weight, const std::string& stem, const JsonValue& config) {
   const SourceTensor* scales = tensors.find(stem + ".weight_scale_inv");
-  const bool blocks = scales != nullptr;
-  if (!blocks) RETURN_IF_ERROR(tensors.need(stem + ".weight_scale", &scales));
+  const bool inverse = scales != nullptr;
+  if (!inverse) RETURN_IF_ERROR(tensors.need(stem + ".weight_scale", &scales));
   if (weight.shape.size() != 2 || weight.data.empty())
     return corrupt(
         fmt::format("tensor {} is {}, no matrix", quote(weight.stored_name), shape_text(weight.shape)));
   SourcePlanes planes;
   planes.rows = weight.shape[0], planes.cols = weight.shape[1];
   if (planes.rows > INT32_MAX || planes.cols > INT32_MAX) return refuse(weight, "is too large");
-  planes.group_rows = static_cast<int32_t>(planes.rows), planes.group = static_cast<int32_t>(planes.cols);
-  if (blocks) {
-    int64_t sizes[2] = {128, 128};
-    if (const JsonValue* v = config.find("weight_block_size"); v != nullptr) {
-      const auto* array = std::get_if<JsonValue::Array>(&v->data);
-      for (size_t i = 0; i < 2; ++i) {
-        const auto* n =
-            array != nullptr && array->size() == 2 ? std::get_if<int64_t>(&(*array)[i].data) : nullptr;
-        if (n == nullptr || *n < 1 || *n > kMaxGroup)
-          return corrupt("config.json: weight_block_size should be two positive numbers");
-        sizes[i] = *n;
-      }
-    }
-    planes.group_rows = static_cast<int32_t>(sizes[0]), planes.group = static_cast<int32_t>(sizes[1]);
-  }
-  const int64_t bands = (planes.rows + planes.group_rows - 1) / planes.group_rows;
   planes.wide_scales = is_a(*scales, "F32");
   if (!planes.wide_scales && !is_a(*scales, "BF16"))
     return refuse(*scales,
                   fmt::format("has type {}; scales in F32 and BF16 are supported", scales->type->name));
-  if (blocks) {
+  planes.group_rows = static_cast<int32_t>(planes.rows), planes.group = static_cast<int32_t>(planes.cols);
+  const bool one = scales->data.size() == (planes.wide_scales ? 4u : 2u);
+  const bool per_row = scales->shape == std::vector<int64_t>{planes.rows} ||
+                       scales->shape == std::vector<int64_t>{planes.rows, 1};
+  if (!inverse && !one && per_row) {
+    planes.group_rows = 1;
+  } else if (inverse || !one) {
+    int64_t sizes[2];
+    RETURN_IF_ERROR(block_size(config, sizes));
+    planes.group_rows = static_cast<int32_t>(sizes[0]), planes.group = static_cast<int32_t>(sizes[1]);
+    const int64_t bands = (planes.rows + planes.group_rows - 1) / planes.group_rows;
     RETURN_IF_ERROR(expect(*scales, scales->type->name, {bands, planes.groups()}));
-  } else if (scales->data.size() != (planes.wide_scales ? 4u : 2u)) {
-    return refuse(*scales,
-                  fmt::format("is {}; one scale for the matrix, or blocks of them in weight_scale_inv, "
-                              "are supported",
-                              shape_text(scales->shape)));
   }
   planes.scales = scales->data;
   tensors.take(scales);
-  return become(weight, "FP8_E4M3", weight.shape, planes);
+  take_input_scales(tensors, stem);
+  const bool wide = planes.group >= planes.cols || planes.group % 128 == 0;
+  if (!wide && planes.group % 32 != 0)
+    return refuse(weight,
+                  fmt::format("has blocks of {} columns; multiples of 32 are supported", planes.group));
+  return become(weight, wide ? "FP8_E4M3" : "FP8_E4M3_G32", weight.shape, planes);
+}
+
+// codes U8 [rows, cols / 2], weight_scale E4M3 [rows, cols / 16] and the tensor of the factor.
+template <class Value>
+Status join_nvfp4(Tensors& tensors, SourceTensor& codes, const std::string& stem, const char* factor,
+                  Value value) {
+  const SourceTensor *scales = nullptr, *global = nullptr;
+  RETURN_IF_ERROR(tensors.need(stem + ".weight_scale", &scales));
+  RETURN_IF_ERROR(tensors.need(stem + factor, &global));
+  if (!is_a(codes, "U8") || codes.shape.size() != 2 || codes.data.empty() || codes.shape[1] > INT32_MAX)
+    return corrupt(fmt::format("tensor {} is {} {}, no matrix of packed codes", quote(codes.stored_name),
+                               codes.type->name, shape_text(codes.shape)));
+  SourcePlanes planes;
+  planes.rows = codes.shape[0], planes.cols = codes.shape[1] * 2;
+  planes.group = 16;
+  RETURN_IF_ERROR(expect(*scales, "F8_E4M3", {planes.rows, planes.groups()}));
+  planes.scales = scales->data;
+  RETURN_IF_ERROR(read_factors(tensors, *global, 1, &planes, value));
+  tensors.take(scales);
+  take_input_scales(tensors, stem);
+  codes.name = codes.name.substr(0, codes.name.rfind('.')) + ".weight";
+  return become(codes, "MLX_NVFP4_SCALED", {planes.rows, planes.cols}, planes);
 }
 
 // ---- GPTQ and AWQ
 
-// Group of each column: in the order of the columns, or any.
-Status read_columns(const SourceTensor& t, int64_t cols, int64_t group, int64_t groups, bool* in_order) {
+// The group of each column. Where they do not follow each other, *order becomes the columns group by group,
+// each group's in their own order.
+Status read_columns(const SourceTensor& t, int64_t cols, int64_t group, int64_t groups,
+                    std::vector<int32_t>* order) {
   RETURN_IF_ERROR(expect(t, "I32", {cols}));
-  *in_order = true;
+  const auto group_of = [&](int64_t k) { return u32_at(bytes_of(t.data.data()) + 4 * k); };
+  std::vector<int64_t> count(static_cast<size_t>(groups));
+  bool in_order = true;
   for (int64_t k = 0; k < cols; ++k) {
-    const uint32_t g = u32_at(bytes_of(t.data.data()) + 4 * k);
+    const uint32_t g = group_of(k);
     if (g >= static_cast<uint64_t>(groups))
       return corrupt(
           fmt::format("tensor {}: column {} is in group {} of {}", quote(t.stored_name), k, g, groups));
-    *in_order = *in_order && static_cast<int64_t>(g) == k / group;
+    in_order = in_order && static_cast<int64_t>(g) == k / group;
+    ++count[g];
   }
+  if (in_order) return {};
+  for (int64_t g = 0; g < groups; ++g)
+    if (const int64_t n = count[static_cast<size_t>(g)]; n % 32 != 0)
+      return refuse(t, fmt::format("has {} columns in group {}, no multiple of 32", n, g));
+  std::vector<int64_t> next(static_cast<size_t>(groups));  // where a group's next column goes
+  std::exclusive_scan(count.begin(), count.end(), next.begin(), int64_t{0});
+  order->resize(static_cast<size_t>(cols));
+  for (int64_t k = 0; k < cols; ++k)
+    (*order)[static_cast<size_t>(next[group_of(k)]++)] = static_cast<int32_t>(k);
   return {};
 }
 
@@ -295,14 +376,13 @@ Status join_int4(Tensors& tensors, SourceTensor& codes, const std::string& stem,
   RETURN_IF_ERROR(expect(*scales, "F16", {planes.groups(), planes.rows}));
   planes.scales = scales->data, planes.offsets = zeros->data;
   tensors.take(scales), tensors.take(zeros);
-  const char* type = "AWQ4";
+  std::string type = "AWQ4";
   if (!awq) {
     planes.zero_shift = text_of(config, "checkpoint_format", "gptq") == "gptq_v2" ? 0 : 1;
     type = flag_of(config, "sym", false) ? "GPTQ4_SYM" : "GPTQ4";
     if (const SourceTensor* columns = tensors.find(stem + ".g_idx"); columns != nullptr) {
-      bool in_order = true;
-      RETURN_IF_ERROR(read_columns(*columns, planes.cols, group, planes.groups(), &in_order));
-      if (!in_order) planes.columns = columns->data, type = "GPTQ4_ACT_ORDER";
+      RETURN_IF_ERROR(read_columns(*columns, planes.cols, group, planes.groups(), &planes.order));
+      if (!planes.order.empty()) planes.columns = columns->data, type += "_ACT_ORDER";
       tensors.take(columns);
     }
   }
@@ -326,6 +406,7 @@ Result<std::vector<SourceTensor>> join_quantized(std::string_view config_text,
   const JsonValue* how = object_of(&config) == nullptr ? nullptr : quantization_of(config);
   if (how == nullptr) return tensors;
   const std::string method = text_of(*how, "quant_method", "mlx");
+  const bool others = method == "compressed-tensors" || method == "modelopt";
   Tensors all(tensors);
   const auto stem_of = [](const std::string& name, std::string_view suffix) {
     return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : std::string();
@@ -333,13 +414,23 @@ Result<std::vector<SourceTensor>> join_quantized(std::string_view config_text,
   for (size_t i = 0; i < all.size(); ++i) {
     SourceTensor& t = all[i];
     const std::string weight = stem_of(t.stored_name, ".weight"), packed = stem_of(t.stored_name, ".qweight"),
-                      blocks = stem_of(t.stored_name, "_blocks");
+                      blocks = stem_of(t.stored_name, "_blocks"),
+                      nibbles = stem_of(t.stored_name, ".weight_packed");
     if (method == "mlx" && !weight.empty() && all.find(weight + ".scales") != nullptr) {
       RETURN_IF_ERROR(join_mlx(all, t, weight, *how));
     } else if (method == "mxfp4" && !blocks.empty()) {
       RETURN_IF_ERROR(join_mxfp4(all, t, blocks));
-    } else if (method == "fp8" && !weight.empty() && is_a(t, "F8_E4M3")) {
+    } else if ((method == "fp8" || others) && !weight.empty() && is_a(t, "F8_E4M3")) {
       RETURN_IF_ERROR(join_fp8(all, t, weight, *how));
+    } else if (method == "modelopt" && !weight.empty() && all.find(weight + ".weight_scale_2") != nullptr) {
+      RETURN_IF_ERROR(join_nvfp4(all, t, weight, ".weight_scale_2", [](float factor) { return factor; }));
+    } else if (method == "compressed-tensors" && !nibbles.empty()) {
+      if (all.find(nibbles + ".weight_global_scale") == nullptr)
+        return refuse(t,
+                      "is packed by compressed-tensors in another format than nvfp4-pack-quantized and "
+                      "float-quantized, which are supported");
+      RETURN_IF_ERROR(
+          join_nvfp4(all, t, nibbles, ".weight_global_scale", [](float divisor) { return 1.0f / divisor; }));
     } else if ((method == "gptq" || method == "awq") && !packed.empty()) {
       RETURN_IF_ERROR(join_int4(all, t, packed, *how, method == "awq"));
     }

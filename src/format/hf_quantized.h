@@ -1,7 +1,7 @@
 #pragma once
 // Quantized matrices of safetensors folders, which store one matrix as several tensors: MLX (weight, scales,
-// biases), GPTQ and AWQ (qweight, qzeros, scales), FP8 (weight, weight_scale_inv) and the MXFP4 blocks of
-// gpt-oss. Internal to format/.
+// biases), GPTQ and AWQ (qweight, qzeros, scales), FP8 (weight, weight_scale_inv), NVFP4 (codes, scales, a
+// global factor) and the MXFP4 blocks of gpt-oss. Internal to format/.
 
 #include <string>
 #include <string_view>

@@ -168,10 +168,11 @@ std::string gptq(const std::string& more = "") {
 }
 
 TEST(HfQuantized, gptq_is_checked) {
-  const auto folder = [](int32_t last_group, uint8_t zeros) {
+  // Columns 0 and 63 are in the groups that are given.
+  const auto folder = [](int32_t last_group, uint8_t zeros, int32_t first_group = 0) {
     Bytes columns;
     for (int i = 0; i < 64; ++i)
-      columns.put<int32_t>(i == 63 ? last_group : i / 32);
+      columns.put<int32_t>(i == 63 ? last_group : i == 0 ? first_group : i / 32);
     Folder f;
     f.zeros("a.qweight", "I32", {8, 16})
         .zeros("a.scales", "F16", {2, 16})
@@ -185,7 +186,9 @@ TEST(HfQuantized, gptq_is_checked) {
   };
   EXPECT_EQ(type(folder(1, 0x77), gptq()), "GPTQ4");
   EXPECT_EQ(type(folder(1, 0x77), gptq(R"(, "sym": true)")), "GPTQ4_SYM");
-  EXPECT_EQ(type(folder(0, 0x77), gptq()), "GPTQ4_ACT_ORDER");
+  EXPECT_EQ(type(folder(0, 0x77, 1), gptq()), "GPTQ4_ACT_ORDER");
+  EXPECT_EQ(type(folder(0, 0x77, 1), gptq(R"(, "sym": true)")), "GPTQ4_SYM_ACT_ORDER");
+  EXPECT_THAT(type(folder(0, 0x77), gptq()), HasSubstr("33 columns in group 0, no multiple of 32"));
   EXPECT_THAT(type(folder(2, 0x77), gptq()), HasSubstr("column 63 is in group 2 of 2"));
   EXPECT_THAT(type(folder(-1, 0x77), gptq()), HasSubstr("column 63"));
   // A zero point that the configuration rules out.
@@ -212,18 +215,144 @@ TEST(HfQuantized, fp8_is_checked) {
   const auto joined = folder.join(config);
   ASSERT_TRUE(joined.ok()) << joined.status().message();
   const SourceTensor& t = (*joined)[0];
-  std::vector<float> tile(16 * 64);
-  auto* out = reinterpret_cast<std::byte*>(tile.data());
-  ASSERT_TRUE(pack_tile(*t.type, t.data, 20, 64, {}, 0, out, t.planes.get()).ok());
-  EXPECT_EQ(tile[0], 0.5f);
-  EXPECT_EQ(tile[40 * 16 + 15], 1.0f);
-  EXPECT_THAT(pack_tile(*t.type, t.data, 20, 64, {}, 1, out, t.planes.get()).message(),
+  EXPECT_STREQ(t.type->name, "FP8_E4M3_G32");
+  std::vector<std::byte> tile(tile_bytes(*t.type->form, 64));
+  ASSERT_TRUE(pack_tile(*t.type, t.data, 20, 64, {}, 0, tile.data(), t.planes.get()).ok());
+  const auto scale_at = [&](size_t record, size_t channel) {
+    float scale;
+    std::memcpy(&scale, tile.data() + record * (64 + 32 * 16) + 4 * channel, 4);
+    return scale / 256;
+  };
+  EXPECT_EQ(scale_at(0, 0), 0.5f);
+  EXPECT_EQ(scale_at(1, 15), 1.0f);
+  EXPECT_EQ(tile[64 + 31 * 16 + 15], std::byte{0x38});
+  EXPECT_THAT(pack_tile(*t.type, t.data, 20, 64, {}, 1, tile.data(), t.planes.get()).message(),
               HasSubstr("row 19, column 63"));
+  Folder huge;
+  huge.zeros("a.weight", "F8_E4M3", {20, 64}).add("a.weight_scale_inv", "F32", {1, 1}, Bytes().put(0x1p64f));
+  const auto large = huge.join(R"({"quantization_config": {"quant_method": "fp8"}})");
+  ASSERT_TRUE(large.ok()) << large.status().message();
+  EXPECT_STREQ((*large)[0].type->name, "FP8_E4M3");
+  EXPECT_THAT(
+      pack_tile(*(*large)[0].type, (*large)[0].data, 20, 64, {}, 0, tile.data(), (*large)[0].planes.get())
+          .message(),
+      HasSubstr("row 0, column 0: a scale is not finite or too large"));
   Folder wrong;
   wrong.zeros("a.weight", "F8_E4M3", {20, 64}).zeros("a.weight_scale_inv", "F32", {1, 2});
   EXPECT_THAT(wrong.error(config), HasSubstr("wants F32 [2, 2]"));
   EXPECT_THAT(wrong.error(R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [0, 1]}})"),
               HasSubstr("weight_block_size"));
+  Folder odd;
+  odd.zeros("a.weight", "F8_E4M3", {20, 64}).zeros("a.weight_scale_inv", "F32", {1, 2});
+  EXPECT_THAT(odd.error(R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [20, 48]}})"),
+              HasSubstr("blocks of 48 columns"));
+}
+
+TEST(HfQuantized, fp8_of_compressed_tensors_has_a_scale_per_row_block_or_matrix) {
+  const std::string config =
+      R"({"quantization_config": {"quant_method": "compressed-tensors", "config_groups":
+      {"group_0": {"weights": {"block_structure": [10, 32]}}}}})";
+  const auto joined = [&](std::vector<int64_t> shape) {
+    Folder folder;
+    folder.zeros("a.weight", "F8_E4M3", {20, 64})
+        .zeros("a.weight_scale", "BF16", std::move(shape))
+        .zeros("a.input_scale", "F32", {1});
+    auto tensors = folder.join(config);
+    EXPECT_TRUE(tensors.ok()) << tensors.status().message();
+    EXPECT_EQ(tensors->size(), 1u);
+    return *(*tensors)[0].planes;
+  };
+  EXPECT_EQ(joined({20, 1}).group_rows, 1);
+  EXPECT_EQ(joined({20, 1}).group, 64);
+  EXPECT_EQ(joined({1}).group_rows, 20);
+  EXPECT_EQ(joined({2, 2}).group_rows, 10);
+  EXPECT_EQ(joined({2, 2}).group, 32);
+}
+
+// Every way in which a global factor is stored.
+TEST(HfQuantized, nvfp4_has_a_factor) {
+  const auto factor = [](const Folder& folder, const std::string& config) {
+    const auto joined = folder.join(config);
+    EXPECT_TRUE(joined.ok()) << joined.status().message();
+    EXPECT_EQ(joined->size(), 1u);
+    const SourceTensor& t = (*joined)[0];
+    EXPECT_EQ(t.name, "a.weight");
+    EXPECT_EQ(t.shape, (std::vector<int64_t>{4, 64}));
+    std::vector<float> tile(tile_bytes(*t.type->form, 64) / 4);
+    auto* out = reinterpret_cast<std::byte*>(tile.data());
+    EXPECT_TRUE(pack_tile(*t.type, t.data, 4, 64, {}, 0, out, t.planes.get()).ok());
+    EXPECT_EQ(tile[tile.size() - 12], 0.0f);  // a channel that there is not
+    return tile[tile.size() - 13];
+  };
+  const auto number = [](float x) { return Bytes().put(x); };
+  Folder mlx_folder;
+  mlx_folder.zeros("a.weight", "U32", {4, 8})
+      .zeros("a.scales", "U8", {4, 4})
+      .add("a.global_scale", "F32", {1}, number(2688 * 3.0f));
+  EXPECT_EQ(factor(mlx_folder, mlx(4, 16, R"(, "mode": "nvfp4")")), 3.0f);
+  const auto other = [&](const char* codes, const char* global, float value) {
+    Folder f;
+    f.zeros(codes, "U8", {4, 32})
+        .zeros("a.weight_scale", "F8_E4M3", {4, 4})
+        .add(global, "F32", {}, number(value))
+        .zeros("a.input_scale", "F32", {});
+    return f;
+  };
+  const std::string modelopt = R"({"quantization_config": {"quant_method": "modelopt"}})";
+  const std::string compressed = R"({"quantization_config": {"quant_method": "compressed-tensors"}})";
+  EXPECT_EQ(factor(other("a.weight", "a.weight_scale_2", 0.3f), modelopt), 0.3f);
+  EXPECT_EQ(factor(other("a.weight_packed", "a.weight_global_scale", 3.0f), compressed), 1.0f / 3.0f);
+  const Folder zero = other("a.weight_packed", "a.weight_global_scale", 0.0f);
+  const auto joined = zero.join(compressed);
+  const SourceTensor& t = (*joined)[0];
+  std::vector<std::byte> tile(tile_bytes(*t.type->form, 64));
+  EXPECT_THAT(pack_tile(*t.type, t.data, 4, 64, {}, 0, tile.data(), t.planes.get()).message(),
+              HasSubstr("row 0: its factor is not finite"));
+  Folder other_format;
+  other_format.zeros("a.weight_packed", "I32", {4, 8}).zeros("a.weight_scale", "BF16", {4, 1});
+  EXPECT_THAT(other_format.error(compressed), HasSubstr("nvfp4-pack-quantized"));
+  Folder two;
+  two.zeros("a.weight_packed", "U8", {4, 32})
+      .zeros("a.weight_scale", "F8_E4M3", {4, 4})
+      .zeros("a.weight_global_scale", "F32", {2});
+  EXPECT_THAT(two.error(compressed), HasSubstr("one factor in F32"));
+}
+
+TEST(HfQuantized, act_order_packs_columns_group_by_group) {
+  std::mt19937 rng(4);
+  constexpr int64_t kRows = 8, kCols = 96;
+  Bytes columns, scales;
+  std::vector<int> group(kCols);
+  for (int k = 0; k < kCols; ++k)
+    group[static_cast<size_t>(k)] = k % 3;
+  std::shuffle(group.begin(), group.end(), rng);
+  for (const int g : group)
+    columns.put<int32_t>(g);
+  for (int i = 0; i < 3 * kRows; ++i)
+    scales.put(f32_to_f16(static_cast<float>(1 + i)));
+  const Bytes codes = random_bytes(kRows * kCols / 2, rng);
+  Folder folder;
+  folder.add("a.qweight", "I32", {kCols / 8, kRows}, codes)
+      .add("a.qzeros", "I32", {3, kRows / 8}, Bytes().fill(12, 0x77))
+      .add("a.scales", "F16", {3, kRows}, scales)
+      .add("a.g_idx", "I32", {kCols}, columns);
+  const auto joined = folder.join(gptq());
+  ASSERT_TRUE(joined.ok()) << joined.status().message();
+  const SourceTensor& t = (*joined)[0];
+  const std::vector<int32_t>& order = t.planes->order;
+  ASSERT_EQ(order.size(), size_t{kCols});
+  for (size_t k = 0; k < kCols; ++k) {
+    const auto from = static_cast<size_t>(order[k]);
+    EXPECT_EQ(group[from], static_cast<int>(k / 32));
+    if (k % 32 > 0) EXPECT_LT(order[k - 1], order[k]);
+    for (int64_t r = 0; r < kRows; ++r) {
+      const auto byte =
+          static_cast<int>(codes.get()[(from / 8 * kRows + static_cast<size_t>(r)) * 4 + from % 8 / 2]);
+      const int code = byte >> (from % 2 * 4) & 15;
+      const auto scale = static_cast<float>(1 + group[from] * kRows + r);
+      ASSERT_EQ(packed_value(t, r, static_cast<int64_t>(k)), scale * static_cast<float>(code - 8)) << k;
+    }
+  }
 }
 
 }  // namespace

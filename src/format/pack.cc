@@ -117,6 +117,19 @@ struct TileSource {
   const std::byte* row[kTileRows] = {};
 };
 
+// What finished sums of the tile's channels are multiplied with.
+Status put_factors(const SourcePlanes& planes, const int64_t* stored, int channels, std::byte* out) {
+  float factors[kTileRows] = {};
+  for (int c = 0; c < channels; ++c) {
+    factors[c] = planes.factor(stored[c]);
+    if (!(std::abs(factors[c]) < 0x1p64f))
+      return corrupt(
+          fmt::format("row {}: its factor is not finite or too large; the file is damaged", stored[c]));
+  }
+  std::memcpy(out, factors, sizeof factors);
+  return {};
+}
+
 template <int bits>
 Status pack_blocks(const WeightType& type, const std::byte* data, int64_t rows, int64_t cols, RowOrder order,
                    int64_t tile, std::byte* out, const SourcePlanes* planes) {
@@ -157,7 +170,7 @@ Status pack_blocks(const WeightType& type, const std::byte* data, int64_t rows, 
     put_scales(form, unpacked, first_level, groups, out);
     out += record_bytes(form, n);
   }
-  return {};
+  return form.factors ? put_factors(*planes, stored, source.channels, out) : Status();
 }
 
 // Elements of 16 rows side by side, small squares at a time; 64 columns keep the lines of rows and tile in
@@ -192,26 +205,30 @@ void pack_floats(const std::byte* data, int64_t rows, int64_t cols, RowOrder ord
   }
 }
 
-// Rows of planes as elements of a float form, 64 columns at a time.
-template <class T>
-Status pack_widened(const WeightType& type, const std::byte* data, int64_t rows, int64_t cols, RowOrder order,
-                    int64_t tile, std::byte* out, const SourcePlanes& planes) {
-  constexpr T kNotFinite = sizeof(T) == 4 ? T(0x7F800000) : T(0x7F80);
+// Records of E4M3: a scale per channel, then one byte per element.
+Status pack_e4m3(const WeightType& type, const std::byte* data, int64_t rows, int64_t cols, RowOrder order,
+                 int64_t tile, std::byte* out, const SourcePlanes& planes) {
   const int64_t row_bytes = cols / type.block * type.block_bytes;
   const TileSource source(data, rows, row_bytes, order, tile);
   std::memset(out, 0, tile_bytes(*type.form, cols));
-  for (int64_t k0 = 0; k0 < cols; k0 += 64) {
-    const int n = static_cast<int>(std::min<int64_t>(64, cols - k0));
+  for (int64_t k0 = 0; k0 < cols; k0 += type.form->group) {
+    const int n = static_cast<int>(std::min<int64_t>(type.form->group, cols - k0));
     for (int c = 0; c < source.channels; ++c) {
-      T values[64];
-      type.widen(planes, (source.row[c] - planes.data.data()) / row_bytes, k0, n, values);
+      UnpackedBlock b;
+      type.unpack_planes(planes, (source.row[c] - planes.data.data()) / row_bytes, k0, n, &b);
+      const auto bad = [&](int k, const char* what) {
+        return corrupt(fmt::format("row {}, column {}: {}; the file is damaged",
+                                   order.stored(tile * kTileRows + c), k0 + k, what));
+      };
+      if (!(std::abs(b.head) < 0x1p64f)) return bad(0, "a scale is not finite or too large");
+      const float stored = b.head * 256.0f;  // tensor/packed.h
+      std::memcpy(out + 4 * c, &stored, 4);
       for (int k = 0; k < n; ++k) {
-        if ((values[k] & kNotFinite) == kNotFinite)
-          return corrupt(fmt::format("row {}, column {}: the value is not finite; the file is damaged",
-                                     order.stored(tile * kTileRows + c), k0 + k));
-        std::memcpy(out + static_cast<size_t>((k0 + k) * kTileRows + c) * sizeof(T), values + k, sizeof(T));
+        if ((b.code[k] & 0x7F) == 0x7F) return bad(k, "the value is not finite");
+        out[kChannelFloats + static_cast<size_t>(k * kTileRows + c)] = static_cast<std::byte>(b.code[k]);
       }
     }
+    out += kChannelFloats + static_cast<size_t>(n * kTileRows);
   }
   return {};
 }
@@ -223,12 +240,9 @@ Status pack_tile(const WeightType& type, std::span<const std::byte> data, int64_
   CHECK(type.form != nullptr && cols % type.block == 0 && tile >= 0 && tile < tile_count(rows));
   const int64_t stored_rows = order.step * (rows - 1) + 1;
   CHECK(data.size() == static_cast<size_t>(stored_rows * (cols / type.block) * type.block_bytes));
-  const bool has_planes = type.unpack_planes != nullptr || type.widen != nullptr;
-  CHECK(has_planes == (planes != nullptr));
-  if (type.widen != nullptr) {
-    const auto pack = type.form->dtype == Dtype::kF32 ? pack_widened<uint32_t> : pack_widened<uint16_t>;
-    return pack(type, data.data(), rows, cols, order, tile, out, *planes);
-  }
+  CHECK((type.unpack_planes != nullptr) == (planes != nullptr));
+  if (planes != nullptr && is_float(*type.form))
+    return pack_e4m3(type, data.data(), rows, cols, order, tile, out, *planes);
   switch (type.form->bits) {
     case 2:
       return pack_blocks<2>(type, data.data(), rows, cols, order, tile, out, planes);
@@ -274,7 +288,7 @@ Status pack_transposed_tile(const WeightType& type, std::span<const std::byte> d
 
 Status pack_vector(const WeightType& type, std::span<const std::byte> data, int64_t size, RowOrder order,
                    float* out) {
-  if (type.form == nullptr || !is_float(*type.form))
+  if (type.form == nullptr || !is_float(*type.form) || type.unpack_planes != nullptr)
     return unsupported(fmt::format("is a vector of type {}; F32, F16 and BF16 are supported", type.name));
   CHECK(data.size() ==
         static_cast<size_t>(order.step * (size - 1) + 1) * static_cast<size_t>(type.block_bytes));
@@ -292,6 +306,8 @@ Status pack_vector(const WeightType& type, std::span<const std::byte> data, int6
       case Dtype::kBF16:
         out[i] = bf16_to_f32(half);
         break;
+      case Dtype::kE4M3:
+        CHECK(!"vectors have no scales");
     }
   }
   return {};

@@ -132,7 +132,7 @@ Result<int> create_locked(const std::string& path, std::string* name) {
 
 size_t PackedSection::bytes() const {
   if (form == nullptr) return static_cast<size_t>(rows) * sizeof(float);
-  return tile_bytes(*form, cols) * static_cast<size_t>(tile_count(rows));
+  return matrix_bytes(*form, rows, cols);
 }
 
 std::vector<size_t> section_offsets(std::span<const PackedSection> sections, size_t start) {

@@ -15,6 +15,7 @@
 #include "base/size_text.h"
 #include "base/thread_pool.h"
 #include "format/memory_size.h"
+#include "format/source_planes.h"
 #include "tensor/numerics_version.h"
 
 namespace invar {
@@ -109,10 +110,17 @@ class Packer {
       done(data.subspan(begin, end - begin));
     }
     source_.drop_tensor_pages(data);  // pages that two batches shared
+    if (e.section.form->gathered)
+      put_columns(*e.source->planes, out + static_cast<size_t>(tiles) * tile_size, out + e.section.bytes());
     return {};
   }
 
  private:
+  static void put_columns(const SourcePlanes& planes, std::byte* out, std::byte* end) {
+    const auto columns = std::as_bytes(std::span(planes.order));
+    std::fill(std::copy(columns.begin(), columns.end(), out), end, std::byte{0});
+  }
+
   static Status pack_one(const PackedEntry& e, std::span<const std::byte> data, int64_t tile,
                          std::byte* out) {
     const auto& [rows, cols] = std::pair(e.section.rows, e.section.cols);

@@ -55,8 +55,15 @@ int nibble(int word, int64_t i) {
 
 // GPTQ: words of eight columns' codes, [cols / 8, rows]; zero points in words of eight rows, [groups, rows /
 // 8].
+int64_t stored_column(const SourcePlanes& m, int64_t col) {
+  return m.order.empty() ? col : m.order[static_cast<size_t>(col)];
+}
 int gptq_code(const SourcePlanes& m, int64_t row, int64_t col) {
-  return nibble(word_at(m.data, col / 8 * m.rows + row), col % 8);
+  const int64_t at = stored_column(m, col);
+  return nibble(word_at(m.data, at / 8 * m.rows + row), at % 8);
+}
+int64_t gptq_group(const SourcePlanes& m, int64_t col) {
+  return m.order.empty() ? col / m.group : word_at(m.columns, stored_column(m, col));
 }
 int gptq_zero(const SourcePlanes& m, int64_t row, int64_t group) {
   return nibble(word_at(m.offsets, group * (m.rows / 8) + row / 8), row % 8) + m.zero_shift;
@@ -114,31 +121,31 @@ void unpack_mlx_nvfp4(const SourcePlanes& m, int64_t row, int64_t col, int cols,
     stream_codes<4>(row_codes(m, row, 4) + (col + 32 * g) / 2, out->code + 32 * g);
 }
 
-void widen_mlx_mxfp8(const SourcePlanes& m, int64_t row, int64_t col, int cols, void* out) {
-  auto* to = static_cast<uint16_t*>(out);
-  const uint8_t* codes = row_codes(m, row, 8) + col;
-  for (int k = 0; k < cols; ++k) {
-    const uint16_t scale = power_of_two(bytes_of(m.scales.data())[scale_index(m, row, col + k)], 0);
-    // Four significant bits: exact. A scale that is too large makes an infinity or NaN, which packing
-    // refuses.
-    to[k] = static_cast<uint16_t>(float_bits(e4m3(codes[k]) * bf16_to_f32(scale)) >> 16);
+void unpack_nvfp4_rows(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out) {
+  const uint8_t* blocks = bytes_of(m.data.data()) + row * (m.cols / 64) * 36;
+  for (int g = 0; g < cols / 16; ++g) {
+    const int64_t at = col / 16 + g;
+    const uint8_t* b = blocks + at / 4 * 36;
+    out->d[g] = half_of_e4m3(b[at % 4]);
+    nibbles<8>(b + 4 + 8 * (at % 4), out->code + 16 * g);
   }
 }
 
-void widen_fp8(const SourcePlanes& m, int64_t row, int64_t col, int cols, void* out) {
-  auto* to = static_cast<float*>(out);
-  const uint8_t *codes = row_codes(m, row, 8) + col, *scales = bytes_of(m.scales.data());
-  for (int k = 0; k < cols; ++k) {
-    const int64_t at = row / m.group_rows * m.groups() + (col + k) / m.group;
-    const float scale =
-        m.wide_scales ? bits_float(u32_at(scales + 4 * at)) : bf16_to_f32(u16_at(scales + 2 * at));
-    to[k] = e4m3(codes[k]) * scale;
-  }
+void unpack_mlx_mxfp8(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out) {
+  std::memcpy(out->code, row_codes(m, row, 8) + col, static_cast<size_t>(cols));
+  out->head = bf16_to_f32(power_of_two(bytes_of(m.scales.data())[scale_index(m, row, col)], 0));
+}
+
+void unpack_fp8(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out) {
+  std::memcpy(out->code, row_codes(m, row, 8) + col, static_cast<size_t>(cols));
+  const uint8_t* scales = bytes_of(m.scales.data());
+  const int64_t at = row / m.group_rows * m.groups() + col / m.group;
+  out->head = m.wide_scales ? bits_float(u32_at(scales + 4 * at)) : bf16_to_f32(u16_at(scales + 2 * at));
 }
 
 void unpack_gptq_symmetric(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out) {
   for (int g = 0; g < cols / 32; ++g) {
-    const int64_t group = (col + 32 * g) / m.group;
+    const int64_t group = gptq_group(m, col + 32 * g);
     // Another zero point than 8 contradicts the configuration: infinity makes it an error.
     out->d[g] = gptq_zero(m, row, group) == 8 ? scale_at(int4_scale(m, row, group)) : 0x7C00;
   }
@@ -148,20 +155,11 @@ void unpack_gptq_symmetric(const SourcePlanes& m, int64_t row, int64_t col, int 
 
 void unpack_gptq(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out) {
   for (int g = 0; g < cols / 32; ++g) {
-    const int64_t k0 = col + 32 * g, group = k0 / m.group;
+    const int64_t k0 = col + 32 * g, group = gptq_group(m, k0);
     const int shift = 16 - gptq_zero(m, row, group);
     out->d[g] = scale_at(int4_scale(m, row, group));
     for (int k = 0; k < 32; ++k)
       out->code[32 * g + k] = static_cast<uint8_t>(gptq_code(m, row, k0 + k) + shift);
-  }
-}
-
-void widen_gptq(const SourcePlanes& m, int64_t row, int64_t col, int cols, void* out) {
-  auto* to = static_cast<float*>(out);
-  for (int k = 0; k < cols; ++k) {
-    const int64_t group = word_at(m.columns, col + k);
-    to[k] = f16_to_f32(scale_at(int4_scale(m, row, group))) *
-            static_cast<float>(gptq_code(m, row, col + k) - gptq_zero(m, row, group));
   }
 }
 

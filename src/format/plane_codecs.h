@@ -15,15 +15,16 @@ template <int bits, bool bf16>
 void unpack_affine(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
 void unpack_mlx_mxfp4(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
 void unpack_mlx_nvfp4(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
-// GPTQ and AWQ, 4 bits: codes already less their zero point, plus 8 (symmetric files) or plus 16.
+// GGUF's blocks of NVFP4, with factors beside them.
+void unpack_nvfp4_rows(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
+// GPTQ and AWQ, 4 bits: codes already less their zero point, plus 8 (symmetric files) or plus 16. Columns of
+// GPTQ are those of the packed order.
 void unpack_gptq_symmetric(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
 void unpack_gptq(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
 void unpack_awq(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
 
-// Values instead of codes: bf16 for MXFP8 (exact), f32 for FP8 (rounded once) and for GPTQ whose groups are
-// not in the order of the columns (exact). out: [cols] of that type.
-void widen_mlx_mxfp8(const SourcePlanes& m, int64_t row, int64_t col, int cols, void* out);
-void widen_fp8(const SourcePlanes& m, int64_t row, int64_t col, int cols, void* out);
-void widen_gptq(const SourcePlanes& m, int64_t row, int64_t col, int cols, void* out);
+// E4M3 with one scale for all columns asked for.
+void unpack_mlx_mxfp8(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
+void unpack_fp8(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out);
 
 }  // namespace invar

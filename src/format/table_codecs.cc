@@ -9,14 +9,6 @@
 namespace invar {
 namespace {
 
-// An unsigned E4M3 times 1/2 as a bf16; 0x7F, its NaN, counts as 0.
-uint16_t half_of_e4m3(int x) {
-  const int exponent = x >> 3 & 15, mantissa = x & 7;
-  if (x == 0x7F) return 0;
-  if (exponent == 0) return static_cast<uint16_t>(float_bits(static_cast<float>(mantissa) * 0x1p-10f) >> 16);
-  return static_cast<uint16_t>((exponent - 8 + 127) << 7 | mantissa << 4);
-}
-
 // The d of two-level types times a power of two.
 void put_head(const uint8_t* p, float factor, UnpackedBlock* out) {
   out->head = f16_to_f32(scale_at(p)) * factor;

@@ -17,6 +17,7 @@ namespace invar {
 //   ScaleKind::kF16, kBF16  scale = d[g], of that type;    bias, if any, = m[g], of the same type
 //   kF16xU8                 scale = f16(d[0]) * sub[g];    bias = f16(m[0]) * sub_m[g]
 //   kF32xS8                 scale = head * sub[g]
+// Of an E4M3 form: at most form.group weights, code * head.
 // m already carries its sign. In a form with a table, code holds indices.
 struct UnpackedBlock {
   uint8_t code[256];
@@ -35,13 +36,12 @@ struct WeightType {
   int32_t block;      // elements per block along K: 1, 32, 256
   int32_t block_bytes;
   const PackedForm* form;  // nullptr: known, but not supported by this build
-  // 1 to 256 / block consecutive blocks; nullptr for float types and for those below.
+  // 1 to 256 / block consecutive blocks; nullptr for float types and for those with unpack_planes.
   void (*unpack)(const std::byte* source, int blocks, UnpackedBlock* out);
-  // Types whose scales lie in tensors of their own, at most one of these: columns [col, col + cols) of a row,
-  // col a multiple of 32, cols at most 256; to codes, or to elements of a float form.
+  // Types whose scales lie in tensors of their own: columns [col, col + cols) of a row, col a multiple of 32,
+  // cols at most 256.
   void (*unpack_planes)(const SourcePlanes& m, int64_t row, int64_t col, int cols,
                         UnpackedBlock* out) = nullptr;
-  void (*widen)(const SourcePlanes& m, int64_t row, int64_t col, int cols, void* out) = nullptr;
 };
 
 std::span<const WeightType> weight_types();

@@ -4,6 +4,6 @@
 
 namespace invar {
 
-inline constexpr int kNumericsVersion = 1;
+inline constexpr int kNumericsVersion = 2;
 
 }  // namespace invar

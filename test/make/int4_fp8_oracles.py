@@ -1,6 +1,6 @@
-"""Makes tiny Llama folders quantized as GPTQ, AWQ and FP8, with float64 logits over the dequantized weights.
+"""Makes tiny Llama folders quantized as GPTQ, AWQ, FP8 and NVFP4, with float64 logits over the dequantized weights.
 
-usage: int4_fp8_oracles.py OUT      (writes OUT/NAME/{config.json,model.safetensors,golden.json,golden.safetensors})
+usage: int4_fp8_oracles.py OUT [NAME]      (writes OUT/NAME/{config.json,model.safetensors,golden.json,golden.safetensors})
 
 Both directions are written here from the formats' descriptions: packing, and dequantization from the packed tensors alone,
 whose result the forward pass of family_oracles.py takes. The distance that rounding activations to 8 bits makes is stored
@@ -91,12 +91,7 @@ def fp8(w, stem, block):
     bands = np.abs(w).reshape(n // block, block, k // block, block).max((1, 3))
     scale = (bands / 448).astype(np.float32)
     wide = scale.repeat(block, 0).repeat(block, 1)
-    table = e4m3_values()
-    order = np.argsort(np.where(np.isnan(table), np.inf, table), kind="stable")[:254]
-    x = (w / wide).ravel()
-    at = np.clip(np.searchsorted(table[order], x), 1, 253)
-    nearer = np.where(np.abs(table[order[at]] - x) < np.abs(table[order[at - 1]] - x), at, at - 1)
-    return {stem + ".weight": ("F8_E4M3", order[nearer].astype(np.uint8).reshape(n, k)), stem + ".weight_scale_inv": ("F32", scale)}
+    return {stem + ".weight": ("F8_E4M3", nearest_e4m3(w / wide)), stem + ".weight_scale_inv": ("F32", scale)}
 
 
 def from_fp8(t, stem, block):
@@ -104,18 +99,61 @@ def from_fp8(t, stem, block):
     return (e4m3_values()[t[stem + ".weight"][1]] * wide).astype(np.float32)
 
 
+def nearest_e4m3(x):
+    table = e4m3_values()
+    order = np.argsort(np.where(np.isnan(table), np.inf, table), kind="stable")[:254]
+    at = np.clip(np.searchsorted(table[order], x), 1, 253)
+    return np.where(np.abs(table[order[at]] - x) < np.abs(table[order[at - 1]] - x), order[at], order[at - 1]).astype(np.uint8)
+
+
+def fp8_rows(w, stem):
+    scale = fo.to_bf16(np.abs(w).max(1, keepdims=True) / 448)
+    return {stem + ".weight": ("F8_E4M3", nearest_e4m3(w / fo.from_bf16(scale))), stem + ".weight_scale": ("BF16", scale)}
+
+
+def from_fp8_rows(t, stem):
+    return (e4m3_values()[t[stem + ".weight"][1]] * FROM_BF16(t[stem + ".weight_scale"][1])).astype(np.float32)
+
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+
+
+def nvfp4(w, stem):
+    """A divisor per matrix, E4M3 scales per 16 columns, two codes to a byte, the first in the low half."""
+    n, k = w.shape
+    divisor = np.float32(448 * 6 / np.abs(w).max())
+    groups = w.reshape(n, k // 16, 16)
+    scale = nearest_e4m3(np.abs(groups).max(-1) / 6 * divisor)
+    wide = e4m3_values()[scale][..., None] / divisor
+    q = np.abs(groups[..., None] / np.where(wide == 0, 1, wide)[..., None] - E2M1).argmin(-1).reshape(n, k // 2, 2).astype(np.uint8)
+    return {
+        stem + ".weight_packed": ("U8", q[..., 0] | q[..., 1] << 4), stem + ".weight_scale": ("F8_E4M3", scale),
+        stem + ".weight_global_scale": ("F32", np.array([divisor], np.float32)),
+        stem + ".input_global_scale": ("F32", np.array([100], np.float32))}
+
+
+def from_nvfp4(t, stem):
+    """Exact values of scale times code, then one rounding by the factor."""
+    packed = t[stem + ".weight_packed"][1]
+    q = np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1, 16)
+    factor = np.float32(1) / t[stem + ".weight_global_scale"][1][0]
+    return (E2M1[q] * e4m3_values()[t[stem + ".weight_scale"][1]][..., None] * factor).reshape(len(packed), -1).astype(np.float32)
+
+
 class RoundsInput:
-    """A weight whose input is rounded to 8 bits per 32 columns before the product, as engines with int8 activations do."""
+    """A weight whose input is rounded to 8 bits per 32 columns before the product, as engines with int8 activations do.
+    order: in which the columns form these groups."""
     __array_ufunc__ = None
 
-    def __init__(self, w):
-        self.w, self.T = w.astype(np.float64), self
+    def __init__(self, w, order=None):
+        order = np.arange(w.shape[1]) if order is None else order
+        self.w, self.T, self.order = w.astype(np.float64)[:, order], self, order
 
     def astype(self, _):
         return self
 
     def __rmatmul__(self, x):
-        g = x.reshape(len(x), -1, 32)
+        g = x[:, self.order].reshape(len(x), -1, 32)
         s = np.abs(g).max(-1, keepdims=True) / 127
         return (np.round(g / np.where(s == 0, 1, s)) * s).reshape(x.shape) @ self.w.T
 
@@ -128,10 +166,11 @@ def kl(p, q):
 
 def make(name, method, out):
     rng = np.random.default_rng(5)
-    config = {**CONFIG, "quantization_config": method}
+    shape = {**CONFIG, "num_hidden_layers": 1} if method["quant_method"] == "compressed-tensors" else CONFIG
+    config = {**shape, "quantization_config": method}
     kind, group = method["quant_method"], method.get("group_size", 64)
-    tensors, dense = {}, {}
-    for t, h in fo.weights(name, CONFIG).items():
+    tensors, dense, order = {}, {}, {}
+    for t, h in fo.weights(name, shape).items():
         w = fo.from_bf16(h)
         if w.ndim == 1 or "embed" in t:
             tensors[t] = ("BF16", h)
@@ -142,14 +181,19 @@ def make(name, method, out):
         if kind == "gptq":
             if method["desc_act"] and "layers.0" in t:
                 groups = rng.permutation(groups)
+            order[t] = np.argsort(groups, kind="stable")
             made, read = gptq(w, stem, groups, method["sym"]), from_gptq
         elif kind == "awq":
             made, read = awq(w, stem, groups), lambda a, s: from_awq(a, s, group)
-        else:
+        elif kind == "fp8":
             made, read = fp8(w, stem, 64), lambda a, s: from_fp8(a, s, 64)
+        elif method["format"] == "float-quantized":
+            made, read = fp8_rows(w, stem), from_fp8_rows
+        else:
+            made, read = nvfp4(w, stem), from_nvfp4
         tensors.update(made)
         dense[t] = read(made, stem)
-        assert np.abs(dense[t] - w).max() < 0.2 * np.abs(w).max(), t
+        assert np.abs(dense[t] - w).max() < 0.25 * np.abs(w).max(), t
     folder = os.path.join(out, name)
     os.makedirs(folder, exist_ok=True)
     json.dump(config, open(folder + "/config.json", "w"), indent=1)
@@ -158,12 +202,12 @@ def make(name, method, out):
     golden, arrays = {"name": name, "reference": "test/make/int4_fp8_oracles.py, float64", "sequences": []}, {}
     for i, n in enumerate((24, 70)):
         ids = [int(x) for x in rng.integers(3, CONFIG["vocab_size"], n)]
-        exact = fo.forward(CONFIG, dense, ids, np.float64)
+        exact = fo.forward(shape, dense, ids, np.float64)
         p = fo.positions(n, i)
         arrays[f"s{i}.logits"] = ("F32", exact[p].astype(np.float32))
         golden["sequences"].append({"ids": ids, "positions": p})
-        if kind != "fp8":  # its matrices are float weights, with float activations
-            rounded = fo.forward(CONFIG, {t: RoundsInput(w) if ".weight" in t and w.ndim == 2 and "embed" not in t else w
+        if "fp8" not in name:  # its matrices are float weights, with float activations
+            rounded = fo.forward(shape, {t: RoundsInput(w, order.get(t)) if ".weight" in t and w.ndim == 2 and "embed" not in t else w
                                           for t, w in dense.items()}, ids, np.float64)
             golden["sequences"][-1]["int8_activations_vs_f64"] = {
                 "max_abs": float(f"{np.abs(rounded - exact).max():.3e}"), "max_kl": float(f"{kl(exact, rounded).max():.3e}")}
@@ -180,5 +224,8 @@ if __name__ == "__main__":
         "llama-gptq-sym": dict(quant_method="gptq", bits=4, group_size=64, desc_act=False, sym=True),
         "llama-awq": dict(quant_method="awq", bits=4, group_size=64, zero_point=True, version="gemm"),
         "llama-fp8": dict(quant_method="fp8", activation_scheme="dynamic", weight_block_size=[64, 64]),
+        "llama-fp8-rows": dict(quant_method="compressed-tensors", format="float-quantized"),
+        "llama-nvfp4": dict(quant_method="compressed-tensors", format="nvfp4-pack-quantized"),
     }.items():
-        make(name, method, sys.argv[1])
+        if sys.argv[2:] in ([], [name]):
+            make(name, method, sys.argv[1])

@@ -186,8 +186,8 @@ const BlockEncoder* find_encoder(std::string_view type) {
 }
 
 void decode_weights(const WeightType& type, const std::byte* tensor, int64_t first, int64_t n, float* out) {
-  CHECK(type.form != nullptr && type.unpack_planes == nullptr && type.widen == nullptr &&
-        first % type.block == 0 && n % type.block == 0);
+  CHECK(type.form != nullptr && type.unpack_planes == nullptr && first % type.block == 0 &&
+        n % type.block == 0);
   const std::byte* at = tensor + first / type.block * type.block_bytes;
   if (type.unpack == nullptr) {
     for (int64_t i = 0; i < n; ++i, at += type.block_bytes) {
