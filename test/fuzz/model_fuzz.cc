@@ -52,8 +52,7 @@ size_t sum_of(const Model& model) {
     } else {
       const PackedMatrix& m = model.weights().matrices[i];
       CHECK(m.rows == graph.weights[i].rows && m.cols == graph.weights[i].cols);
-      const size_t bytes = size_t(tile_count(m.rows)) * tile_bytes(*m.form, m.cols);
-      for (size_t k = 0; k < bytes; ++k)
+      for (size_t k = 0; k < m.bytes(); ++k)
         sum += size_t(m.data[k]);
     }
   }

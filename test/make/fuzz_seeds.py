@@ -136,6 +136,35 @@ write("model", "yarn", folder_model("smollm3", no_rope_layers=[0], rope_scaling=
     "rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0, "truncate": False}))
 
 # ---- JSON
+# ---- folders whose matrices are several tensors
+def quantized_folder(name, method, tensors):
+    write("quantized_folder", name, json.dumps({"quantization_config": method}).encode() + b"\0" + safetensors(
+        [("a." + n, dtype, shape, bytes([fill]) * size) for n, dtype, shape, fill, size in tensors]))
+
+
+INT4 = [("qweight", "I32", [8, 8], 0x5A, 256), ("qzeros", "I32", [2, 1], 0x77, 8), ("scales", "F16", [2, 8], 0x30, 32)]
+SWAPPED = b"".join(struct.pack("<i", (k // 32) ^ (k in (0, 40))) for k in range(64))
+quantized_folder("mlx", dict(bits=4, group_size=32, a=dict(bits=8)), [
+    ("weight", "U32", [2, 8], 0x5A, 64), ("scales", "F16", [2, 1], 0x30, 4), ("biases", "F16", [2, 1], 0xB0, 4)])
+quantized_folder("mlx-nvfp4", dict(mode="nvfp4", bits=4, group_size=16), [
+    ("weight", "U32", [2, 4], 0x5A, 32), ("scales", "U8", [2, 2], 0x38, 4), ("global_scale", "F32", [1], 0x44, 4)])
+quantized_folder("mxfp8", dict(mode="mxfp8", bits=8, group_size=32), [
+    ("weight", "U32", [2, 8], 0x3A, 64), ("scales", "U8", [2, 1], 0x7F, 2)])
+quantized_folder("mxfp4", dict(quant_method="mxfp4"), [
+    ("w_blocks", "U8", [1, 2, 1, 16], 0x5A, 32), ("w_scales", "U8", [1, 2, 1], 0x7F, 2)])
+quantized_folder("gptq", dict(quant_method="gptq", bits=4, group_size=32, sym=True), INT4)
+quantized_folder("awq", dict(quant_method="awq", bits=4, group_size=32, version="gemm"), [
+    ("qweight", "I32", [64, 1], 0x5A, 256)] + INT4[1:])
+quantized_folder("fp8", dict(quant_method="fp8", weight_block_size=[2, 32]), [
+    ("weight", "F8_E4M3", [3, 64], 0x3A, 192), ("weight_scale_inv", "F32", [2, 2], 0x3C, 16)])
+quantized_folder("fp8-rows", dict(quant_method="compressed-tensors", config_groups=dict(g=dict(weights=dict(block_structure=[1, 32])))), [
+    ("weight", "F8_E4M3", [3, 64], 0x3A, 192), ("weight_scale", "BF16", [3, 1], 0x3C, 6)])
+quantized_folder("nvfp4", dict(quant_method="compressed-tensors", format="nvfp4-pack-quantized"), [
+    ("weight_packed", "U8", [2, 16], 0x5A, 32), ("weight_scale", "F8_E4M3", [2, 2], 0x38, 4), ("weight_global_scale", "F32", [1], 0x44, 4)])
+quantized_folder("modelopt", dict(quant_method="modelopt"), [
+    ("weight", "U8", [2, 16], 0x5A, 32), ("weight_scale", "F8_E4M3", [2, 2], 0x38, 4), ("weight_scale_2", "F32", [], 0x3C, 4)])
+write("quantized_folder", "act-order", json.dumps({"quantization_config": dict(quant_method="gptq", bits=4, group_size=32)}).encode()
+      + b"\0" + safetensors([("a." + n, d, s, bytes([f]) * z) for n, d, s, f, z in INT4] + [("a.g_idx", "I32", [64], SWAPPED)]))
 write("config", "llama.json", json.dumps(
     {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "rms_norm_eps": 1e-05, "tie_word_embeddings": True,
      "rope_scaling": {"factor": 8.0, "rope_type": "llama3"}, "layer_types": ["full_attention"], "eos_token_id": [1, 2],
