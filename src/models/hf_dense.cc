@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "base/quote.h"
@@ -50,9 +52,11 @@ Status refuse_unsupported(const HfConfig& c, const DenseRules& rules) {
   // MLX names no method.
   std::string method;
   RETURN_IF_ERROR(optional_into(c.get_string("quantization_config.quant_method"), &method));
-  if (method != "" && method != "gptq" && method != "awq" && method != "fp8" && method != "mxfp4")
+  constexpr std::string_view kMethods[] = {"",        "gptq", "awq", "fp8", "mxfp4", "compressed-tensors",
+                                           "modelopt"};
+  if (std::find(std::begin(kMethods), std::end(kMethods), method) == std::end(kMethods))
     return refuse("quantization_config (" + printable(method, 100) + ")",
-                  "use a file with F32, F16 or BF16, a GGUF file, MLX, GPTQ, AWQ or FP8");
+                  "use a file with F32, F16 or BF16, a GGUF file, MLX, GPTQ, AWQ, FP8 or NVFP4");
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok"}) {
     if (rules.experts) break;
     int64_t n = 0;
