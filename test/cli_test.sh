@@ -248,7 +248,9 @@ refused "convert onto itself" 1 "is the source itself" "$invar" convert "$work/q
 refused "convert, target" 2 "must end in .gguf" "$invar" convert "$bf16" "$work/q4.bin"
 refused "convert, no source" 2 "SRC DST" "$invar" convert
 refused "convert, type of the cache" 2 "name the target" "$invar" convert "$bf16" --type Q8_0
-refused "convert, folder" 1 "is no GGUF file" "$invar" convert "$oracles/models/llama-q256" "$work/x.gguf"
+run "convert a folder" 0 "$invar" convert "$oracles/models/llama-q256" "$work/folder.gguf"
+out_has "convert a folder" "top-1       100.00"
+refused "convert, no form" 1 "no form of gemma3n_text" "$invar" convert "$oracles/models/gemma3n-text" "$work/x.gguf"
 refused "convert, no folder" 1 "cannot create" "$invar" convert "$bf16" "$work/none/x.gguf"
 check "convert: a file is left" [ -z "$(ls "$work" | grep -E 'x.gguf|tmp')" ]
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <vector>
 
 namespace invar {
 namespace {
@@ -117,6 +118,16 @@ std::string lookup_layer(std::string_view architecture, std::string_view name) {
   return std::string(lookup(kLayer, name));
 }
 
+// Names that may stand for a part of a layer, those of the architecture first.
+std::vector<std::string_view> candidates(std::string_view architecture, std::string_view part) {
+  std::vector<std::string_view> names;
+  for (const Exception& e : kExceptions)
+    if (e.architecture == architecture && e.rule.canonical == part) names.push_back(e.rule.gguf);
+  for (const Rule& rule : kLayer)
+    if (rule.canonical == part) names.push_back(rule.gguf);
+  return names;
+}
+
 }  // namespace
 
 std::string canonical_name(std::string_view gguf_name, std::string_view architecture) {
@@ -137,6 +148,30 @@ std::string canonical_name(std::string_view gguf_name, std::string_view architec
   if (part.empty() || !usual || !number) return std::string(gguf_name);
   const bool bare = part == "experts.down_proj";  // all experts' in one, which has no suffix there
   return fmt::format("model.layers.{}.{}{}", layer, part, bare ? "" : suffix);
+}
+
+std::string gguf_name(std::string_view canonical, std::string_view architecture) {
+  const auto checked = [&](std::string name) {
+    return canonical_name(name, architecture) == canonical ? name : std::string();
+  };
+  constexpr std::string_view kPrefix = "model.layers.";
+  const bool has_suffix = canonical.ends_with(".weight") || canonical.ends_with(".bias");
+  const size_t dot = has_suffix ? canonical.rfind('.') : canonical.size();
+  const std::string_view suffix = has_suffix ? canonical.substr(dot) : ".weight";
+  for (const Rule& rule : kTop)
+    if (rule.canonical == canonical.substr(0, dot)) return checked(fmt::format("{}{}", rule.gguf, suffix));
+  const size_t part =
+      canonical.starts_with(kPrefix) ? canonical.find('.', kPrefix.size()) : std::string::npos;
+  if (part == std::string::npos) return "";
+  const std::string_view layer = canonical.substr(kPrefix.size(), part - kPrefix.size());
+  for (const Rule& rule : kWhole)
+    if (rule.canonical == canonical.substr(part + 1))
+      return checked(fmt::format("blk.{}.{}", layer, rule.gguf));
+  if (dot <= part) return "";
+  for (const std::string_view stem : candidates(architecture, canonical.substr(part + 1, dot - part - 1)))
+    if (std::string name = checked(fmt::format("blk.{}.{}{}", layer, stem, suffix)); !name.empty())
+      return name;
+  return "";
 }
 
 }  // namespace invar

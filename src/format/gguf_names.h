@@ -11,4 +11,7 @@ namespace invar {
 // unchanged, so that the audit of the family can name it.
 std::string canonical_name(std::string_view gguf_name, std::string_view architecture);
 
+// The way back: what a file of this architecture calls a tensor; "" if it has no name for it.
+std::string gguf_name(std::string_view canonical, std::string_view architecture);
+
 }  // namespace invar

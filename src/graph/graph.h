@@ -55,6 +55,7 @@ enum class Rows : uint8_t { kTokens, kLogits };  // T or L
 struct Value {
   int32_t width;  // f32 [rows, width]
   Rows rows;
+  bool operator==(const Value&) const = default;
 };
 
 // A weight by its canonical name (Hugging Face's, without the trailing ".weight" removed:
@@ -79,16 +80,19 @@ struct Weight {
   bool transposed = false;  // matrix: the file has it as [in, out]
 
   const std::string& tensor() const { return fused.empty() ? name : fused; }
+  bool operator==(const Weight&) const = default;
 };
 
 struct NormAttr {
   float eps;
   int32_t head_dim;
+  bool operator==(const NormAttr&) const = default;
 };  // head_dim 0: the whole row is one vector
 struct RopeAttr {
   int32_t rope;
   int32_t heads;
   int32_t head_dim;
+  bool operator==(const RopeAttr&) const = default;
 };
 struct AttendAttr {
   int32_t group;  // index into Graph::kv_groups
@@ -96,12 +100,15 @@ struct AttendAttr {
   int32_t heads, kv_heads, head_dim;
   float scale;        // multiplies q.k
   float softcap = 0;  // then s = softcap * tanh(s / softcap), where it is not 0
+  bool operator==(const AttendAttr&) const = default;
 };
 struct FactorAttr {
   float factor;
+  bool operator==(const FactorAttr&) const = default;
 };
 struct ColumnAttr {
   int32_t column;
+  bool operator==(const ColumnAttr&) const = default;
 };
 
 // How router scores become the weights of the chosen experts.
@@ -124,6 +131,7 @@ struct ExpertsAttr {
   float scale = 1;           // then multiplied by it
   GatedUnit unit = GatedUnit::kSilu;
   float alpha = 1, limit = 0;  // kClampedSilu
+  bool operator==(const ExpertsAttr&) const = default;
 };
 using Attr =
     std::variant<std::monostate, NormAttr, RopeAttr, AttendAttr, FactorAttr, ColumnAttr, ExpertsAttr>;
@@ -133,6 +141,7 @@ using Attr =
 struct ExpertWeights {
   WeightId gate = kNone, up = kNone, down = kNone;
   WeightId gate_bias = kNone, up_bias = kNone, down_bias = kNone;
+  bool operator==(const ExpertWeights&) const = default;
 };
 
 struct Node {
@@ -143,6 +152,7 @@ struct Node {
   WeightId weight = kNone;
   WeightId bias = kNone;
   Attr attr;
+  bool operator==(const Node&) const = default;
 };
 
 // Frequencies are computed once at load by the rules of docs/numerics.md, so that backends only multiply.
@@ -155,6 +165,7 @@ struct Rope {
   // Of sequences whose prompt has more than short_context tokens; empty: those above, whatever the length.
   std::vector<float> long_inv_freq = {};
   int32_t short_context = 0;
+  bool operator==(const Rope&) const = default;
 };
 
 // Layers whose KV pages have the same placement and geometry. A page spans all layers of its group.
@@ -163,6 +174,7 @@ struct KvGroup {
   int32_t kv_heads;
   int32_t head_dim;
   int32_t window = 0;  // positions kept; 0 = all
+  bool operator==(const KvGroup&) const = default;
 };
 
 struct Graph {
@@ -181,6 +193,7 @@ struct Graph {
   // Every input is produced earlier, widths and weight shapes agree, sites are unique. For tests and after
   // recording.
   Status validate() const;
+  bool operator==(const Graph&) const = default;
 };
 
 }  // namespace invar

@@ -86,6 +86,7 @@ struct ModelConfig {
   bool stacked_streams = false;                             // the matrices between streams are one tensor
   std::vector<std::optional<float>> gate_deviations;        // [layers]: what a gate keeps lies above
   std::vector<std::string> idle_tensors;                    // that a file may hold and nothing needs
+  double theta = 0, window_theta = 0;  // the bases of rope and window_rope, for those who write a file
 
   LayerShape shape(int32_t layer) const {
     return shapes.empty() ? LayerShape{kv_heads, head_dim, ffn} : shapes[static_cast<size_t>(layer)];

@@ -14,6 +14,7 @@ namespace invar {
 
 struct Family {
   const char* name;       // general.architecture of GGUF files and model_type of config.json
+  const char* gguf;       // what the GGUF files that convert writes call it; nullptr: it writes none
   bool gguf_interleaves;  // its GGUF converter interleaves the halves of rotary rows (undone when packed)
   Result<ModelConfig> (*parse)(const ModelSource& source);
   Result<Graph> (*build)(const ModelConfig& config);

@@ -54,8 +54,10 @@ Status read_hf_ropes(const HfConfig& c, int32_t full_head_dim, ModelConfig* out)
   const RopeScaling scaling{.rule = RopeRule::kProportional,
                             .factor = factor.value_or(1),
                             .proportion = proportion.value_or(c.has("rope_parameters") ? 1 : 0.25)};
-  ASSIGN_OR_RETURN(out->rope, make_rope(theta.value_or(1e6), full_head_dim, scaling));
-  ASSIGN_OR_RETURN(out->window_rope, make_rope(window_theta.value_or(10000), out->head_dim, {}));
+  out->theta = theta.value_or(1e6);
+  out->window_theta = window_theta.value_or(10000);
+  ASSIGN_OR_RETURN(out->rope, make_rope(out->theta, full_head_dim, scaling));
+  ASSIGN_OR_RETURN(out->window_rope, make_rope(out->window_theta, out->head_dim, {}));
   return {};
 }
 

@@ -193,15 +193,19 @@ Status parse_rope(const HfConfig& c, const DenseRules& rules, ModelConfig* out) 
                      parse_one_rope(c, "rope_parameters.sliding_attention", rules, theta, *out));
     ASSIGN_OR_RETURN(out->rope, make_rope(*out->rope_recipe));
     ASSIGN_OR_RETURN(out->window_rope, make_rope(window));
+    out->theta = out->rope_recipe->theta;
+    out->window_theta = window.theta;
     return {};
   }
   const std::string where = c.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   ASSIGN_OR_RETURN(out->rope_recipe, parse_one_rope(c, where, rules, theta, *out));
   ASSIGN_OR_RETURN(out->rope, make_rope(*out->rope_recipe));
+  out->theta = out->rope_recipe->theta;
   if (rules.window_theta == 0) return {};
   RETURN_IF_ERROR(optional_into(c.get_double("rope_parameters.rope_theta"), &theta));
   RETURN_IF_ERROR(optional_into(c.get_double("rope_local_base_freq"), &window_theta));
-  ASSIGN_OR_RETURN(out->window_rope, make_rope(window_theta < 0 ? theta : window_theta, out->rope.dim, {}));
+  out->window_theta = window_theta < 0 ? theta : window_theta;
+  ASSIGN_OR_RETURN(out->window_rope, make_rope(out->window_theta, out->rope.dim, {}));
   return {};
 }
 

@@ -185,39 +185,43 @@ const BlockEncoder* find_encoder(std::string_view type) {
   return nullptr;
 }
 
+void widen_floats(Dtype dtype, const std::byte* at, int64_t n, float* out) {
+  const size_t bytes = dtype == Dtype::kF32 ? 4 : 2;
+  for (int64_t i = 0; i < n; ++i, at += bytes) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, at, bytes);
+    out[i] = dtype == Dtype::kF32   ? bits_float(bits)
+             : dtype == Dtype::kF16 ? f16_to_f32(uint16_t(bits))
+                                    : bf16_to_f32(uint16_t(bits));
+  }
+}
+
+void decode_block(const PackedForm& form, const UnpackedBlock& b, int n, float* out) {
+  const auto half = [&](uint16_t bits) {
+    return form.scale == ScaleKind::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+  };
+  for (int k = 0; k < n; ++k) {
+    const int g = k / form.group;
+    const float scale = has_half_scales(form)              ? half(b.d[g])
+                        : form.scale == ScaleKind::kF32xS8 ? b.head * float(b.sub[g])
+                                                           : half(b.d[0]) * float(b.sub[g]);
+    const float bias = form.bias == BiasKind::kNone ? 0
+                       : has_half_scales(form)      ? half(b.m[g])
+                                                    : half(b.m[0]) * float(b.sub_m[g]);
+    const int code = form.table != nullptr ? form.table->code[b.code[k] & 15] : b.code[k];
+    out[k] = scale * float(code - form.zero_point) + bias;
+  }
+}
+
 void decode_weights(const WeightType& type, const std::byte* tensor, int64_t first, int64_t n, float* out) {
   CHECK(type.form != nullptr && type.unpack_planes == nullptr && first % type.block == 0 &&
         n % type.block == 0);
   const std::byte* at = tensor + first / type.block * type.block_bytes;
-  if (type.unpack == nullptr) {
-    for (int64_t i = 0; i < n; ++i, at += type.block_bytes) {
-      uint32_t bits = 0;
-      std::memcpy(&bits, at, size_t(type.block_bytes));
-      const Dtype dtype = type.form->dtype;
-      out[i] = dtype == Dtype::kF32   ? bits_float(bits)
-               : dtype == Dtype::kF16 ? f16_to_f32(uint16_t(bits))
-                                      : bf16_to_f32(uint16_t(bits));
-    }
-    return;
-  }
-  const PackedForm& form = *type.form;
-  const auto half = [&](uint16_t bits) {
-    return form.scale == ScaleKind::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-  };
+  if (type.unpack == nullptr) return widen_floats(type.form->dtype, at, n, out);
   for (int64_t i = 0; i < n; i += type.block, at += type.block_bytes) {
     UnpackedBlock b;
     type.unpack(at, 1, &b);
-    for (int k = 0; k < type.block; ++k) {
-      const int g = k / form.group;
-      const float scale = has_half_scales(form)              ? half(b.d[g])
-                          : form.scale == ScaleKind::kF32xS8 ? b.head * float(b.sub[g])
-                                                             : half(b.d[0]) * float(b.sub[g]);
-      const float bias = form.bias == BiasKind::kNone ? 0
-                         : has_half_scales(form)      ? half(b.m[g])
-                                                      : half(b.m[0]) * float(b.sub_m[g]);
-      const int code = form.table != nullptr ? form.table->code[b.code[k] & 15] : b.code[k];
-      out[i + k] = scale * float(code - form.zero_point) + bias;
-    }
+    decode_block(*type.form, b, type.block, out + i);
   }
 }
 

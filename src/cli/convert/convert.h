@@ -1,6 +1,7 @@
 #pragma once
-// convert_gguf(): a GGUF file with the same metadata and other tensor types. What stays in its type keeps its
-// bytes. Errors name tensor and file. Uses all threads it is given.
+// A model as a GGUF file: of a GGUF file with the same metadata and other tensor types, of a folder with
+// metadata that our reader finds to say the same. What stays in its type keeps its bytes. Errors name tensor
+// and file. Uses all threads it is given.
 
 #include <cstdint>
 #include <map>
@@ -31,5 +32,14 @@ const WeightType& converted_type(const SourceTensor& tensor, const BlockEncoder*
 
 Result<Conversion> convert_gguf(const ModelSource& source, const std::string& path,
                                 const ConvertOptions& options);
+
+Result<Conversion> convert_folder(const ModelSource& source, const std::string& path,
+                                  const ConvertOptions& options);
+
+inline Result<Conversion> convert_model(const ModelSource& source, const std::string& path,
+                                        const ConvertOptions& options) {
+  return source.gguf() != nullptr ? convert_gguf(source, path, options)
+                                  : convert_folder(source, path, options);
+}
 
 }  // namespace invar

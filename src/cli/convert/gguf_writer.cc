@@ -72,6 +72,44 @@ void GgufWriter::add_u32(std::string_view key, uint32_t value) {
   add_entry({.key = key, .type = GgufType::kU32, .bytes = std::as_bytes(std::span(&value, 1))});
 }
 
+void GgufWriter::add_f32(std::string_view key, float value) {
+  add_entry({.key = key, .type = GgufType::kF32, .bytes = std::as_bytes(std::span(&value, 1))});
+}
+
+void GgufWriter::add_bool(std::string_view key, bool value) {
+  const std::byte byte{value};
+  add_entry({.key = key, .type = GgufType::kBool, .bytes = std::span(&byte, 1)});
+}
+
+void GgufWriter::add_string(std::string_view key, std::string_view value) {
+  add_entry({.key = key, .type = GgufType::kString, .bytes = std::as_bytes(std::span(value))});
+}
+
+void GgufWriter::add_array(std::string_view key, GgufType element, uint64_t count,
+                           std::span<const std::byte> bytes) {
+  add_entry({.key = key, .type = GgufType::kArray, .element = element, .count = count, .bytes = bytes});
+}
+
+void GgufWriter::add_strings(std::string_view key, std::span<const std::string> values) {
+  std::string bytes;
+  for (const std::string& value : values)
+    put_string(bytes, value);
+  add_array(key, GgufType::kString, values.size(), std::as_bytes(std::span(bytes)));
+}
+
+void GgufWriter::add_i32s(std::string_view key, std::span<const int32_t> values) {
+  add_array(key, GgufType::kI32, values.size(), std::as_bytes(values));
+}
+
+void GgufWriter::add_f32s(std::string_view key, std::span<const float> values) {
+  add_array(key, GgufType::kF32, values.size(), std::as_bytes(values));
+}
+
+void GgufWriter::add_bools(std::string_view key, const std::vector<bool>& values) {
+  const std::vector<uint8_t> bytes(values.begin(), values.end());
+  add_array(key, GgufType::kBool, bytes.size(), std::as_bytes(std::span(bytes)));
+}
+
 void GgufWriter::add_tensor(std::string_view name, const WeightType& type, std::span<const int64_t> shape,
                             uint64_t bytes) {
   CHECK(file_ == nullptr && type.ggml_type >= 0);
@@ -140,11 +178,22 @@ Status GgufWriter::append(std::span<const std::byte> data) {
   return {};
 }
 
+uint64_t GgufWriter::file_bytes() const {
+  return data_start_ + (end_ + alignment_ - 1) / alignment_ * alignment_;
+}
+
+Result<std::string> GgufWriter::preview() {
+  CHECK(file_ != nullptr);
+  if (std::fflush(file_) != 0 || ::ftruncate(::fileno(file_), off_t(file_bytes())) != 0)
+    return failed("write");
+  return temporary_;
+}
+
 Status GgufWriter::finish() {
   CHECK(file_ != nullptr);
   for (; tensor_ < tensors_.size(); ++tensor_, in_tensor_ = 0)
     CHECK(in_tensor_ == tensors_[tensor_].bytes);  // those behind the last byte are empty
-  RETURN_IF_ERROR(pad_to(data_start_ + (end_ + alignment_ - 1) / alignment_ * alignment_));
+  RETURN_IF_ERROR(pad_to(file_bytes()));
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) return failed("write");
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to");
   forget_temporary(temporary_);

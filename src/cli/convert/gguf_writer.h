@@ -27,13 +27,23 @@ class GgufWriter {
   // Before begin(). A later entry of the same key replaces an earlier one.
   void add_entry(const GgufEntry& entry);
   void add_u32(std::string_view key, uint32_t value);
+  void add_f32(std::string_view key, float value);
+  void add_bool(std::string_view key, bool value);
+  void add_string(std::string_view key, std::string_view value);
+  void add_strings(std::string_view key, std::span<const std::string> values);
+  void add_i32s(std::string_view key, std::span<const int32_t> values);
+  void add_f32s(std::string_view key, std::span<const float> values);
+  void add_bools(std::string_view key, const std::vector<bool>& values);
   void add_tensor(std::string_view name, const WeightType& type, std::span<const int64_t> shape,
                   uint64_t bytes);
 
   Status begin();                                  // header and directory
   Status append(std::span<const std::byte> data);  // of the tensors in order, in pieces of any size
-  Status finish();                                 // everything is there
-  uint64_t bytes() const;                          // of the whole file
+  // After begin(): what has been appended is in the file of this name, which is as long as it will be, with
+  // zeros in the place of what is still to come.
+  Result<std::string> preview();
+  Status finish();         // everything is there
+  uint64_t bytes() const;  // of the whole file
 
  private:
   struct Entry {
@@ -45,6 +55,8 @@ class GgufWriter {
   };
   Status write(std::string_view bytes);
   Status pad_to(uint64_t position);
+  uint64_t file_bytes() const;  // at the end
+  void add_array(std::string_view key, GgufType element, uint64_t count, std::span<const std::byte> bytes);
   Status failed(const char* what) const;
 
   std::string path_, temporary_;

@@ -88,11 +88,7 @@ Status convert(Plan& plan, Interrupt& interrupt) {
   {
     ASSIGN_OR_RETURN(const std::string path, plan.flags.model_path());
     ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
-    if (source->gguf() == nullptr)
-      return unsupported(
-          fmt::format("{}: is no GGUF file; only those can be written as GGUF (without DST it is packed)",
-                      printable_within(path, kShownBytes)));
-    ASSIGN_OR_RETURN(conversion, convert_gguf(*source, plan.target, plan.convert));
+    ASSIGN_OR_RETURN(conversion, convert_model(*source, plan.target, plan.convert));
   }
   Result<ModelComparison> measured = Status(Code::kCancelled, "--no-kl was given");
   if (plan.measure) {
@@ -117,6 +113,8 @@ int convert_verb(Arguments args) {
     types.emplace_back(e.type);
   Flags flags("convert", "write a model in other tensor types, and measure what that costs");
   flags.example("invar convert model-bf16.gguf model-q4.gguf --type Q4_K", "with the KL against the source");
+  flags.example("invar convert model-folder model.gguf",
+                "config.json, safetensors and tokenizer.json as one GGUF file");
   flags.example("invar convert model.gguf", "pack it now, which the first start would do");
   flags.rest(
       "SRC DST", &names,
@@ -131,9 +129,9 @@ int convert_verb(Arguments args) {
   plan.text.declare(flags);
   plan.flags.declare(flags);
   flags.note(
-      "With a quantized type the output layer and the embedding have at least Q8_0, and rows that its blocks "
-      "do not "
-      "divide get Q8_0, else F16. The figures are those of invar kl SRC DST.");
+      "What GGUF cannot say of a folder is refused by name. With a quantized type the output layer and the "
+      "embedding have at least Q8_0, and rows that its blocks do not divide get Q8_0, else F16. The figures "
+      "are those of invar kl SRC DST.");
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (const Status s = plan.text.check(); !s.ok()) return fail_usage(s);
   if (plan.flags.names_model())

@@ -1,0 +1,73 @@
+#include "cli/convert/weight_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "base/check.h"
+#include "cli/convert/block_encoders.h"
+#include "format/source_planes.h"
+#include "tensor/float16.h"
+
+namespace invar {
+namespace {
+
+constexpr int kPlaneColumns = 256;
+
+const WeightType& type_named(const char* name) {
+  const WeightType* t = weight_type_by_name(name);
+  CHECK(t != nullptr);
+  return *t;
+}
+
+void read_planes(const WeightType& type, const SourcePlanes& m, int64_t row, float* out) {
+  for (int64_t col = 0; col < m.cols; col += kPlaneColumns) {
+    const int n = static_cast<int>(std::min<int64_t>(kPlaneColumns, m.cols - col));
+    if (type.widen != nullptr) {
+      std::byte wide[4 * kPlaneColumns];
+      type.widen(m, row, col, n, wide);
+      widen_floats(type.form->dtype, wide, n, out + col);
+    } else {
+      UnpackedBlock block;
+      type.unpack_planes(m, row, col, n, &block);
+      decode_block(*type.form, block, n, out + col);
+    }
+  }
+}
+
+// Rows of the matrix that holds a weight, one of a stack perhaps.
+int64_t rows_of(const Weight& w) {
+  return w.fused.empty() ? w.rows : w.fused_rows;
+}
+
+}  // namespace
+
+int64_t stored_row(const Weight& w, int64_t row) {
+  CHECK(!w.transposed);
+  return w.expert * rows_of(w) + w.first_row + row * w.row_step;
+}
+
+void read_row(const Weight& w, const SourceTensor& t, int64_t row, float* out) {
+  if (t.planes != nullptr) return read_planes(*t.type, *t.planes, stored_row(w, row), out);
+  if (!w.transposed) return decode_weights(*t.type, t.data.data(), stored_row(w, row) * w.cols, w.cols, out);
+  const int64_t rows = rows_of(w), first = w.expert * rows * w.cols + w.first_row + row * w.row_step;
+  for (int64_t c = 0; c < w.cols; ++c)
+    decode_weights(*t.type, t.data.data(), first + c * rows, 1, out + c);
+}
+
+const WeightType& lossless_type(const SourceTensor& t) {
+  if (t.type->ggml_type >= 0) return *t.type;
+  return type_named(t.type->name == std::string_view("MLX_MXFP4") ? "MXFP4" : "F32");
+}
+
+void copy_mxfp4_row(const SourcePlanes& m, const WeightType& type, int64_t row, std::byte* out) {
+  for (int64_t col = 0; col < m.cols; col += 32) {
+    UnpackedBlock block;
+    type.unpack_planes(m, row, col, 32, &block);
+    *out++ = m.scales[static_cast<size_t>(row * m.groups() + col / m.group)];
+    for (int i = 0; i < 16; ++i)
+      *out++ = std::byte(block.code[i] | block.code[i + 16] << 4);
+  }
+}
+
+}  // namespace invar

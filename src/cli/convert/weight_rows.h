@@ -1,0 +1,25 @@
+#pragma once
+// Rows of a stored matrix as f32, whatever way the source keeps them: blocks, codes with their scales in
+// tensors of their own, or floats of a transposed matrix. Pure functions, for any thread.
+
+#include <cstdint>
+
+#include "format/model_source.h"
+#include "graph/graph.h"
+
+namespace invar {
+
+// Where row `row` of a weight lies among the rows of the tensor that holds it.
+int64_t stored_row(const Weight& weight, int64_t row);
+
+// That row, weight.cols numbers. The tensor must have been audited against the weight.
+void read_row(const Weight& weight, const SourceTensor& tensor, int64_t row, float* out);
+
+// The type that holds what read_row() gives without loss: the tensor's own where GGUF has it, else F32 or, of
+// MXFP4, GGUF's.
+const WeightType& lossless_type(const SourceTensor& tensor);
+
+// Row `row` of a matrix with planes of MXFP4 as GGUF's blocks.
+void copy_mxfp4_row(const SourcePlanes& planes, const WeightType& type, int64_t row, std::byte* out);
+
+}  // namespace invar
