@@ -196,8 +196,7 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
   }
   if (!writer)
     return unsupported(
-        fmt::format("{}: GGUF files of {} cannot say all of its configuration (a reader would have other "
-                    "{}); without DST it is packed",
+        fmt::format("{}: GGUF files of {} cannot say all of its configuration ({}); without DST it is packed",
                     source.path(), plan.family->name, wrong));
 
   ThreadPool pool({options.threads});

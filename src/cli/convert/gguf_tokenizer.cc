@@ -86,6 +86,8 @@ bool add_splits(const json::object& step, std::vector<std::string>& splits) {
 
 Result<std::string> pre_name(const json::object& file, bool ignore_merges) {
   const json::object* normalizer = object_at(file, "normalizer");
+  if (normalizer != nullptr && json::serialize(*normalizer) == R"({"type":"Sequence","normalizers":[]})")
+    normalizer = nullptr;
   const bool nfc = normalizer != nullptr && text_at(*normalizer, "type") == "NFC";
   std::vector<std::string> splits;
   const json::object* step = object_at(file, "pre_tokenizer");
@@ -123,8 +125,12 @@ Status add_tokens(const json::object& file, const json::object& model, bool has_
   for (const json::value& entry : added->get_array()) {
     if (!entry.is_object()) return corrupt("tokenizer.json: an entry of added_tokens is no object");
     const json::object& o = entry.get_object();
-    const std::string_view token = text_at(o, "content");
+    std::string token(text_at(o, "content"));
     const bool special = flag_at(o, "special");
+    // GGUF has whole pieces of text as they are in the text, with blanks.
+    constexpr std::string_view kBlank = "\u2581";
+    for (size_t at = 0; has_bytes && !special && (at = token.find(kBlank, at)) != std::string::npos;)
+      token.replace(at, kBlank.size(), " ");
     RETURN_IF_ERROR(put_token(t, token, o.if_contains("id"),
                               !special                        ? kUserDefined
                               : has_bytes && token == unknown ? kUnknown
