@@ -291,7 +291,10 @@ HF_TOKEN=$'a\nsecret' refused "pull, token" 1 "HF_TOKEN: holds" "$invar" pull ow
 check "pull, token: it is shown" bash -c '! grep -q secret "$1"' _ "$work/err"
 run "rm, dry" 0 "$invar" rm --dry-run own/tiny
 check "rm, dry: removed" [ -e "$repo/blobs/one" ]
+copies() { ls "$XDG_CACHE_HOME/invar/packed" | grep -c -E "^(one|$commit)-" || :; }
+check "rm: no packed copies to take along" [ "$(copies)" = 2 ]
 run "rm" 0 "$invar" rm own/tiny own/folder@v1
+check "rm: packed copies are left" [ "$(copies)" = 0 ]
 check "rm: left" [ -z "$(ls "$XDG_CACHE_HOME/huggingface/hub")" ]
 refused "rm of what is gone" 1 "not in the cache" "$invar" rm own/tiny
 HF_HUB_CACHE=$work/elsewhere run "ls elsewhere" 0 "$invar" ls

@@ -52,6 +52,15 @@ void EngineFlags::declare(Flags& flags) {
   flags.on("-v,--verbose", &verbose, "say what is loaded, which kernels and which seed are used");
 }
 
+Status EngineFlags::take_model(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  if (names.size() > 1 || names_model())
+    return invalid_argument("one model at a time: give MODEL or --model, once");
+  if (names[0].empty()) return invalid_argument("MODEL is empty; leave it out for the default model");
+  model_ = names[0];
+  return {};
+}
+
 Result<std::string> EngineFlags::model_path() const {
   const HubCache cache(environment().hub_cache);
   if (!model_.empty()) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/flags.h"
 #include "engine/engine.h"
@@ -19,7 +20,9 @@ class EngineFlags {
 
   bool names_model() const { return !model_.empty(); }
   void set_model(std::string model) { model_ = std::move(model); }  // as --model
-  const std::string& given_model() const { return model_; }         // as it was written; "": the default
+  // The model as an argument without a flag, which stands for --model; none is fine.
+  Status take_model(const std::vector<std::string>& names);
+  const std::string& given_model() const { return model_; }  // as it was written; "": the default
   // --model, else the default model. An error says which file to place where.
   Result<std::string> model_path() const;
   Result<std::shared_ptr<const Model>> load_model() const;

@@ -54,6 +54,16 @@ inline uint16_t half_of_e4m3(int x) {
   return static_cast<uint16_t>((exponent - 8 + 127) << 7 | mantissa << 4);
 }
 
+// E4M3 without infinities; 0x7F and 0xFF are NaN.
+inline float e4m3_to_f32(int x) {
+  const int exponent = x >> 3 & 15, mantissa = x & 7;
+  if ((x & 0x7F) == 0x7F) return bits_float(0x7FC00000);
+  const float magnitude = exponent == 0
+                              ? static_cast<float>(mantissa) * 0x1p-9f
+                              : bits_float(static_cast<uint32_t>((exponent + 120) << 23 | mantissa << 20));
+  return x >> 7 ? -magnitude : magnitude;
+}
+
 // n bytes -> n codes from the low nibbles, then n from the high ones.
 template <int n>
 void nibbles(Source p, Codes code) {

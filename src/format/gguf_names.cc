@@ -122,7 +122,7 @@ std::string lookup_layer(std::string_view architecture, std::string_view name) {
 std::vector<std::string_view> candidates(std::string_view architecture, std::string_view part) {
   std::vector<std::string_view> names;
   for (const Exception& e : kExceptions)
-    if (e.architecture == architecture && e.rule.canonical == part) names.push_back(e.rule.gguf);
+    if (is_listed(architecture, e.architectures) && e.rule.canonical == part) names.push_back(e.rule.gguf);
   for (const Rule& rule : kLayer)
     if (rule.canonical == part) names.push_back(rule.gguf);
   return names;

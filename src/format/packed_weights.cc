@@ -41,16 +41,6 @@ Digest cache_key(const ModelSource& source, std::span<const PackedEntry> entries
   return sha256(text);
 }
 
-// One file per source path: a changed model replaces its old packed file.
-std::string cache_path(const ModelSource& source, const std::string& folder) {
-  std::error_code ec;
-  const std::filesystem::path full = std::filesystem::weakly_canonical(source.path(), ec);
-  const std::string text = ec ? source.path() : full.string();
-  const std::string stem = std::filesystem::path(text).filename().string().substr(0, 100);
-  const Digest digest = sha256(text);
-  return fmt::format("{}/{}-{}.packed", folder, stem, hex(std::span(digest).first(8)));
-}
-
 // The rows of the matrix or vector that holds an entry's, and its bytes.
 int64_t stored_rows(const PackedEntry& e) {
   if (e.section.form != nullptr && e.source->shape.size() == 1) return 1;  // a matrix written as a vector
@@ -144,6 +134,15 @@ class Packer {
 
 }  // namespace
 
+std::string packed_path(const std::string& source_path, const std::string& folder) {
+  std::error_code ec;
+  const std::filesystem::path full = std::filesystem::weakly_canonical(source_path, ec);
+  const std::string text = ec ? source_path : full.string();
+  const std::string stem = std::filesystem::path(text).filename().string().substr(0, 100);
+  const Digest digest = sha256(text);
+  return fmt::format("{}/{}-{}.packed", folder, stem, hex(std::span(digest).first(8)));
+}
+
 Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& source,
                                                            const std::vector<PackedEntry>& entries,
                                                            const PackOptions& options) {
@@ -171,7 +170,7 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
 
   if (!options.folder.empty()) {
     const Digest key = cache_key(source, entries);
-    const std::string path = cache_path(source, options.folder);
+    const std::string path = packed_path(source.path(), options.folder);
     Result<std::unique_ptr<PackedFile>> cached = PackedFile::open(path, key, weights->sections_);
     Status status = cached.status();
     if (cached.ok() && (*cached)->size() <= kVerifyOnOpenBytes) status = (*cached)->verify();

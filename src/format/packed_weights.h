@@ -34,6 +34,10 @@ struct PackOptions {
   uint64_t memory_bytes = 0;  // what there is for weights; 0: all that the process can have
 };
 
+// Where the packed copy of a model lies in `folder`: one file per source path (links resolved), so that a
+// changed model replaces its old copy.
+std::string packed_path(const std::string& source_path, const std::string& folder);
+
 class PackedWeights {
  public:
   // Sections and sources must agree in shape (the caller has audited them), but for the rows of a part.

@@ -25,16 +25,6 @@ void stream_codes(Source p, Codes code) {
   }
 }
 
-// E4M3 without infinities; 0x7F and 0xFF are NaN.
-float e4m3(int x) {
-  const int exponent = x >> 3 & 15, mantissa = x & 7;
-  if ((x & 0x7F) == 0x7F) return bits_float(0x7FC00000);
-  const float magnitude = exponent == 0
-                              ? static_cast<float>(mantissa) * 0x1p-9f
-                              : bits_float(static_cast<uint32_t>((exponent + 120) << 23 | mantissa << 20));
-  return x >> 7 ? -magnitude : magnitude;
-}
-
 // The scale of a group as 16 bits within the limits.
 template <bool bf16>
 uint16_t half_scale(const uint8_t* p) {
@@ -114,7 +104,7 @@ void unpack_mlx_mxfp4(const SourcePlanes& m, int64_t row, int64_t col, int cols,
 // E4M3 scales per 16 columns.
 void unpack_mlx_nvfp4(const SourcePlanes& m, int64_t row, int64_t col, int cols, UnpackedBlock* out) {
   for (int g = 0; g < cols / 16; ++g) {
-    const float scale = e4m3(bytes_of(m.scales.data())[scale_index(m, row, col + 16 * g)]) * 0.5f;
+    const float scale = e4m3_to_f32(bytes_of(m.scales.data())[scale_index(m, row, col + 16 * g)]) * 0.5f;
     out->d[g] = scale == 0 ? 0 : static_cast<uint16_t>(float_bits(scale) >> 16);
   }
   for (int g = 0; g < cols / 32; ++g)

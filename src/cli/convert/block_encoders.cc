@@ -173,6 +173,17 @@ constexpr BlockEncoder kEncoders[] = {
     {"Q8_0", 7, encode_q8_0}, {"Q4_0", 2, encode_q4_0}, {"Q4_K", 14, encode_q4_k},
 };
 
+void widen_floats(Dtype dtype, const std::byte* at, int64_t n, float* out) {
+  const size_t bytes = dtype == Dtype::kF32 ? 4 : 2;
+  for (int64_t i = 0; i < n; ++i, at += bytes) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, at, bytes);
+    out[i] = dtype == Dtype::kF32   ? bits_float(bits)
+             : dtype == Dtype::kF16 ? f16_to_f32(uint16_t(bits))
+                                    : bf16_to_f32(uint16_t(bits));
+  }
+}
+
 }  // namespace
 
 std::span<const BlockEncoder> block_encoders() {
@@ -183,17 +194,6 @@ const BlockEncoder* find_encoder(std::string_view type) {
   for (const BlockEncoder& e : kEncoders)
     if (type == e.type) return &e;
   return nullptr;
-}
-
-void widen_floats(Dtype dtype, const std::byte* at, int64_t n, float* out) {
-  const size_t bytes = dtype == Dtype::kF32 ? 4 : 2;
-  for (int64_t i = 0; i < n; ++i, at += bytes) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, at, bytes);
-    out[i] = dtype == Dtype::kF32   ? bits_float(bits)
-             : dtype == Dtype::kF16 ? f16_to_f32(uint16_t(bits))
-                                    : bf16_to_f32(uint16_t(bits));
-  }
 }
 
 void decode_block(const PackedForm& form, const UnpackedBlock& b, int n, float* out) {

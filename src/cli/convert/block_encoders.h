@@ -20,8 +20,6 @@ struct BlockEncoder {
 std::span<const BlockEncoder> block_encoders();
 const BlockEncoder* find_encoder(std::string_view type);  // nullptr: no such one
 
-// n elements of a float type as f32.
-void widen_floats(Dtype dtype, const std::byte* at, int64_t n, float* out);
 // The first n weights of a block that its type has unpacked.
 void decode_block(const PackedForm& form, const UnpackedBlock& block, int n, float* out);
 // Elements [first, first + n) of a tensor as f32, both multiples of its block. The type must have a form.

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cli/convert/block_encoders.h"
+#include "format/codec_parts.h"
 #include "format/source_planes.h"
 #include "tensor/float16.h"
 
@@ -21,16 +22,23 @@ const WeightType& type_named(const char* name) {
 }
 
 void read_planes(const WeightType& type, const SourcePlanes& m, int64_t row, float* out) {
-  for (int64_t col = 0; col < m.cols; col += kPlaneColumns) {
-    const int n = static_cast<int>(std::min<int64_t>(kPlaneColumns, m.cols - col));
-    if (type.widen != nullptr) {
-      std::byte wide[4 * kPlaneColumns];
-      type.widen(m, row, col, n, wide);
-      widen_floats(type.form->dtype, wide, n, out + col);
+  const bool fp8 = is_float(*type.form);
+  const int64_t step = fp8 ? type.form->group : kPlaneColumns;
+  const float factor = m.factor(row);
+  for (int64_t col = 0; col < m.cols; col += step) {
+    const int n = static_cast<int>(std::min(step, m.cols - col));
+    UnpackedBlock block;
+    type.unpack_planes(m, row, col, n, &block);
+    float values[kPlaneColumns];
+    if (fp8) {
+      for (int k = 0; k < n; ++k)
+        values[k] = e4m3_to_f32(block.code[k]) * block.head;
     } else {
-      UnpackedBlock block;
-      type.unpack_planes(m, row, col, n, &block);
-      decode_block(*type.form, block, n, out + col);
+      decode_block(*type.form, block, n, values);
+    }
+    for (int k = 0; k < n; ++k) {
+      const int64_t to = m.order.empty() ? col + k : m.order[static_cast<size_t>(col + k)];
+      out[to] = type.form->factors ? values[k] * factor : values[k];
     }
   }
 }

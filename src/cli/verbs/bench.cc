@@ -99,9 +99,7 @@ int bench_verb(Arguments args) {
   flags.rest("MODEL", &models, "the model, as --model takes it");
   engine.declare(flags);
   if (const auto end = parse_or_end(flags, args)) return *end;
-  if (models.size() > 1 || (!models.empty() && engine.names_model()))
-    return fail_usage(invalid_argument("one model at a time: give MODEL or --model, once"));
-  if (!models.empty()) engine.set_model(models[0]);
+  if (const Status s = engine.take_model(models); !s.ok()) return fail_usage(s);
   if (plan.decode == 0 &&
       std::all_of(plan.prompts.begin(), plan.prompts.end(), [](int64_t n) { return n == 0; }))
     return fail_usage(invalid_argument("nothing to measure: give --prompt or --decode a length"));

@@ -13,6 +13,7 @@
 #include "cli/hub/hub_cache.h"
 #include "cli/model_names.h"
 #include "cli/verbs.h"
+#include "format/packed_weights.h"
 
 namespace invar {
 namespace fs = std::filesystem;
@@ -25,6 +26,14 @@ constexpr size_t kCommitDigits = 12;
 struct Entry {
   std::string model, revision, path;
   uint64_t bytes = 0;
+
+  std::string packed() const { return packed_path(path, environment().cache_dir + "/packed"); }
+  // Of the copy that serves; 0: there is none.
+  uint64_t packed_bytes() const {
+    std::error_code ec;
+    const uint64_t n = fs::file_size(packed(), ec);
+    return ec ? 0 : n;
+  }
 };
 
 std::string revision_text(const HubCache::Snapshot& s) {
@@ -76,6 +85,23 @@ std::vector<Entry> entries(const HubCache& cache) {
   return out;
 }
 
+// The packed copies of the models that a removal takes.
+HubCache::Removal packed_copies(const HubCache& cache, const HubCache::Removal& removal) {
+  HubCache::Removal copies;
+  for (const Entry& e : entries(cache)) {
+    std::error_code ec;
+    const std::string full = fs::weakly_canonical(e.path, ec).string();
+    const bool goes = std::any_of(removal.paths.begin(), removal.paths.end(), [&](const std::string& path) {
+      const auto inside = [&](const std::string& p) { return p == path || p.starts_with(path + "/"); };
+      return inside(e.path) || inside(full);
+    });
+    if (!goes || e.packed_bytes() == 0) continue;
+    copies.bytes += e.packed_bytes();
+    copies.paths.push_back(e.packed());
+  }
+  return copies;
+}
+
 Result<HubCache::Removal> plan(const HubCache& cache, const std::string& text) {
   HubCache::Removal removal;
   if (const ModelAlias* alias = find_alias(text)) {
@@ -105,7 +131,9 @@ int ls_verb(Arguments args) {
   flags.section("Output");
   flags.on("--json", &json, "one JSON array with paths");
   flags.note(
-      "Lists what has a name: the models of the start script and the cache that tools of the hub share.");
+      "Lists what has a name: the models of the start script and the cache that tools of the hub share. "
+      "PACKED "
+      "is the copy that the first start wrote and that later ones map; invar rm takes it along.");
   if (const auto end = parse_or_end(flags, args)) return *end;
   const std::vector<Entry> list = entries(HubCache(environment().hub_cache));
   if (json) {
@@ -114,6 +142,7 @@ int ls_verb(Arguments args) {
       out.push_back({{"model", printable(e.model, 1000)},
                      {"revision", printable(e.revision, 1000)},
                      {"bytes", e.bytes},
+                     {"packed_bytes", e.packed_bytes()},
                      {"path", printable(e.path, 2000)}});
     fmt::print("{}\n", json_for_terminal(boost::json::serialize(out)));
     return 0;
@@ -126,10 +155,12 @@ int ls_verb(Arguments args) {
     revision_width = std::max(revision_width, std::min(e.revision.size(), kShownBytes));
   }
   if (!list.empty())
-    fmt::print("{:<{}}  {:<{}}  {:>10}\n", "MODEL", width, "REVISION", revision_width, "SIZE");
+    fmt::print("{:<{}}  {:<{}}  {:>10}  {:>10}\n", "MODEL", width, "REVISION", revision_width, "SIZE",
+               "PACKED");
   for (const Entry& e : list)
-    fmt::print("{:<{}}  {:<{}}  {:>10}\n", printable_within(e.model, kShownBytes), width,
-               printable_within(e.revision, kShownBytes), revision_width, size_text(e.bytes));
+    fmt::print("{:<{}}  {:<{}}  {:>10}  {:>10}\n", printable_within(e.model, kShownBytes), width,
+               printable_within(e.revision, kShownBytes), revision_width, size_text(e.bytes),
+               e.packed_bytes() == 0 ? "-" : size_text(e.packed_bytes()));
   return 0;
 }
 
@@ -150,8 +181,11 @@ int rm_verb(Arguments args) {
   }
   const HubCache cache(environment().hub_cache);
   for (const std::string& name : names) {
-    const auto removal = plan(cache, name);
+    auto removal = plan(cache, name);
     if (!removal.ok()) return fail(removal.status());
+    HubCache::Removal copies = packed_copies(cache, *removal);
+    removal->bytes += copies.bytes;
+    removal->paths.insert(removal->paths.end(), copies.paths.begin(), copies.paths.end());
     if (dry_run) {
       for (const std::string& path : removal->paths)
         fmt::print("{}\n", printable(path, 2000));

@@ -83,6 +83,7 @@ int serve_verb(Arguments args) {
   ServerFlags server;
   ServedModelOptions model;
   std::string names;
+  std::vector<std::string> models;
   Flags flags("serve", "answer many clients over HTTP, as the OpenAI API does");
   flags.example("invar serve", "the default model at http://127.0.0.1:8080/v1");
   flags.example("invar serve --model model.gguf --host 0.0.0.0 --api-key keys.txt", "for others, with keys");
@@ -112,12 +113,14 @@ int serve_verb(Arguments args) {
            "requests that say nothing get the API's defaults, not the model's own");
   flags.text("--scripted", &model.script, "FILE",
              "answer from this file instead of the model (docs/scripted.md); for tests of clients");
+  flags.rest("MODEL", &models, "the model, as --model takes it");
   engine.declare(flags);
   flags.note(
       "Exit code: 0 after SIGTERM or Ctrl-C and the end of running answers, also while the model is loaded; "
       "130 after a "
       "second one; 1 failed, 2 wrong usage.");
   if (const auto end = parse_or_end(flags, args)) return *end;
+  if (const Status s = engine.take_model(models); !s.ok()) return fail_usage(s);
   if (!names.empty()) {
     model.names = split_names(names);
     for (const std::string& name : model.names)
