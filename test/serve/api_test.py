@@ -444,7 +444,7 @@ class Others(OnModel):
         chat, completion = self.server.chat(max_tokens=1), self.server.complete(max_tokens=1)
         self.assertEqual({chat["system_fingerprint"], completion["system_fingerprint"]}, {listed})
         self.assertEqual(chat["invar"]["model_digest"], completion["invar"]["model_digest"])
-        self.assertEqual((chat["invar"]["numerics"], chat["invar"]["kv"]), ("1", "f16"))
+        self.assertEqual((chat["invar"]["numerics"], chat["invar"]["kv"]), ("2", "f16"))
 
     def test_bodies_that_are_no_json_object(self):
         for path in (CHAT, COMPLETE, "/tokenize", "/detokenize", "/apply-template"):
