@@ -218,6 +218,10 @@ run "perplexity of one thread and chunks" 0 "$invar" perplexity --model "$tiny" 
 check "perplexity: digits changed by threads and chunks" cmp -s "$work/out" "$work/perplexity"
 run "perplexity of a file" 0 "$invar" perplexity "$tiny" --file "$data/templates/chatml.jinja" --window 32 --stride 8
 out_has "perplexity of a file" "of at most 32 tokens (1 before the text), stride 8"
+run "convert to MLX-4" 0 "$invar" convert "$oracles/models/llama-untied" "$work/mlx" --type MLX-4 --json
+out_has "convert to MLX-4" '"types":{"BF16":7,"MLX-4":14}'
+run "inspect of MLX-4" 0 "$invar" inspect "$work/mlx"
+out_has "inspect of MLX-4" "verdict    runs"
 run "kl of a lossless twin" 0 "$invar" kl "$oracles/models/llama-untied" "$tiny" --json
 out_has "kl of a lossless twin" '"top1_agreement":1E0'
 run "kl of a quantized file" 0 "$invar" kl "$oracles/models/llama-q256" "$oracles/gguf/quant/llama-q256-Q4_K.gguf"

@@ -1,18 +1,11 @@
 #include "cli/convert/gguf_writer.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
-#include "base/temporary_files.h"
 
 namespace invar {
 namespace {
@@ -33,23 +26,8 @@ void put_string(std::string& out, std::string_view text) {
 
 }  // namespace
 
-Status GgufWriter::failed(const char* what) const {
-  const int error = errno;
-  const bool full = error == ENOSPC || error == EFBIG || error == EDQUOT;
-  return {full ? Code::kResourceExhausted : Code::kIo,
-          fmt::format("{}: cannot {}: {}{}", path_, what, std::strerror(error),
-                      full ? "; free some space or choose another folder" : "")};
-}
-
-GgufWriter::~GgufWriter() {
-  if (file_ == nullptr) return;
-  std::fclose(file_);
-  ::unlink(temporary_.c_str());
-  forget_temporary(temporary_);
-}
-
 void GgufWriter::add_entry(const GgufEntry& entry) {
-  CHECK(file_ == nullptr);
+  CHECK(!file_.is_open());
   Entry e;
   e.key = entry.key;
   put(e.value, uint32_t(entry.type));
@@ -112,7 +90,7 @@ void GgufWriter::add_bools(std::string_view key, const std::vector<bool>& values
 
 void GgufWriter::add_tensor(std::string_view name, const WeightType& type, std::span<const int64_t> shape,
                             uint64_t bytes) {
-  CHECK(file_ == nullptr && type.ggml_type >= 0);
+  CHECK(!file_.is_open() && type.ggml_type >= 0);
   Tensor t;
   put_string(t.info, name);
   put(t.info, uint32_t(shape.size()));
@@ -126,15 +104,7 @@ void GgufWriter::add_tensor(std::string_view name, const WeightType& type, std::
 }
 
 Status GgufWriter::begin() {
-  struct stat info{};
-  // The finished file is renamed to `path`, which would replace a device or a link's name by a plain file.
-  if (::lstat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    return invalid_argument(fmt::format("{}: exists and is not a regular file; name another file", path_));
-  temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
-  const int fd = open_temporary(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return failed("create");
-  file_ = ::fdopen(fd, "wb");
-  CHECK(file_ != nullptr);
+  RETURN_IF_ERROR(file_.open());
   std::string head = "GGUF";
   put(head, uint32_t{3});
   put(head, uint64_t(tensors_.size()));
@@ -147,20 +117,14 @@ Status GgufWriter::begin() {
     head += t.info;
     put(head, t.offset);
   }
-  RETURN_IF_ERROR(write(head));
-  data_start_ = (position_ + alignment_ - 1) / alignment_ * alignment_;
+  RETURN_IF_ERROR(file_.write(head));
+  data_start_ = (file_.bytes() + alignment_ - 1) / alignment_ * alignment_;
   return pad_to(data_start_);
 }
 
-Status GgufWriter::write(std::string_view bytes) {
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) return failed("write");
-  position_ += bytes.size();
-  return {};
-}
-
 Status GgufWriter::pad_to(uint64_t position) {
-  CHECK(position >= position_);
-  return write(std::string(position - position_, '\0'));
+  CHECK(position >= file_.bytes());
+  return file_.write(std::string(position - file_.bytes(), '\0'));
 }
 
 Status GgufWriter::append(std::span<const std::byte> data) {
@@ -171,7 +135,7 @@ Status GgufWriter::append(std::span<const std::byte> data) {
     const Tensor& t = tensors_[tensor_];
     if (in_tensor_ == 0) RETURN_IF_ERROR(pad_to(data_start_ + t.offset));
     const size_t n = std::min<uint64_t>(data.size(), t.bytes - in_tensor_);
-    RETURN_IF_ERROR(write({reinterpret_cast<const char*>(data.data()), n}));
+    RETURN_IF_ERROR(file_.write(data.first(n)));
     in_tensor_ += n;
     data = data.subspan(n);
   }
@@ -183,26 +147,14 @@ uint64_t GgufWriter::file_bytes() const {
 }
 
 Result<std::string> GgufWriter::preview() {
-  CHECK(file_ != nullptr);
-  if (std::fflush(file_) != 0 || ::ftruncate(::fileno(file_), off_t(file_bytes())) != 0)
-    return failed("write");
-  return temporary_;
+  return file_.preview(file_bytes());
 }
 
 Status GgufWriter::finish() {
-  CHECK(file_ != nullptr);
   for (; tensor_ < tensors_.size(); ++tensor_, in_tensor_ = 0)
     CHECK(in_tensor_ == tensors_[tensor_].bytes);  // those behind the last byte are empty
   RETURN_IF_ERROR(pad_to(file_bytes()));
-  if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) return failed("write");
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename to");
-  forget_temporary(temporary_);
-  std::fclose(std::exchange(file_, nullptr));
-  return {};
-}
-
-uint64_t GgufWriter::bytes() const {
-  return position_;
+  return file_.finish();
 }
 
 }  // namespace invar

@@ -1,17 +1,16 @@
 #pragma once
-// GgufWriter: writes a GGUF file (version 3) from metadata and tensors whose bytes come in order. The file
-// has a temporary name beside the target until finish(), so that the target is never half a file. Owned by
-// one thread. Errors name the file and what the operating system said.
+// GgufWriter: writes a GGUF file (version 3) from metadata and tensors whose bytes come in order. The target
+// is never half a file. Owned by one thread. Errors name the file and what the operating system said.
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "cli/convert/new_file.h"
 #include "format/gguf.h"
 
 namespace invar {
@@ -19,10 +18,7 @@ namespace invar {
 class GgufWriter {
  public:
   explicit GgufWriter(std::string path, uint64_t alignment = 32)
-      : path_(std::move(path)), alignment_(alignment) {}
-  ~GgufWriter();  // removes an unfinished file
-  GgufWriter(const GgufWriter&) = delete;
-  GgufWriter& operator=(const GgufWriter&) = delete;
+      : file_(std::move(path)), alignment_(alignment) {}
 
   // Before begin(). A later entry of the same key replaces an earlier one.
   void add_entry(const GgufEntry& entry);
@@ -42,8 +38,8 @@ class GgufWriter {
   // After begin(): what has been appended is in the file of this name, which is as long as it will be, with
   // zeros in the place of what is still to come.
   Result<std::string> preview();
-  Status finish();         // everything is there
-  uint64_t bytes() const;  // of the whole file
+  Status finish();                                  // everything is there
+  uint64_t bytes() const { return file_.bytes(); }  // written so far
 
  private:
   struct Entry {
@@ -53,19 +49,16 @@ class GgufWriter {
     std::string info;  // name, dimensions and type
     uint64_t bytes, offset;
   };
-  Status write(std::string_view bytes);
   Status pad_to(uint64_t position);
   uint64_t file_bytes() const;  // at the end
   void add_array(std::string_view key, GgufType element, uint64_t count, std::span<const std::byte> bytes);
-  Status failed(const char* what) const;
 
-  std::string path_, temporary_;
-  uint64_t alignment_, position_ = 0, data_start_ = 0, end_ = 0;
+  NewFile file_;
+  uint64_t alignment_, data_start_ = 0, end_ = 0;
   std::vector<Entry> entries_;
   std::vector<Tensor> tensors_;
   size_t tensor_ = 0;       // that is being written
   uint64_t in_tensor_ = 0;  // bytes of it that have come
-  std::FILE* file_ = nullptr;
 };
 
 }  // namespace invar

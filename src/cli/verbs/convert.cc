@@ -8,6 +8,7 @@
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "cli/convert/convert.h"
+#include "cli/convert/mlx_folder.h"
 #include "cli/model_names.h"
 #include "cli/quality/model_comparison.h"
 #include "cli/verbs.h"
@@ -16,13 +17,14 @@ namespace invar {
 namespace {
 
 constexpr size_t kShownBytes = 300;
+constexpr const char* kMlx = "MLX-4";  // of --type: a folder
 
 struct Plan {
   EngineFlags flags;  // with the source as its model
   ScoredTextFlags text;
   std::string target;
   ConvertOptions convert;
-  bool measure = true, json = false;
+  bool to_mlx = false, measure = true, json = false;
 };
 
 std::string types_text(const Conversion& c) {
@@ -88,7 +90,9 @@ Status convert(Plan& plan, Interrupt& interrupt) {
   {
     ASSIGN_OR_RETURN(const std::string path, plan.flags.model_path());
     ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
-    ASSIGN_OR_RETURN(conversion, convert_model(*source, plan.target, plan.convert));
+    ASSIGN_OR_RETURN(conversion, plan.to_mlx
+                                     ? convert_to_mlx(*source, plan.target, {.threads = plan.convert.threads})
+                                     : convert_model(*source, plan.target, plan.convert));
   }
   Result<ModelComparison> measured = Status(Code::kCancelled, "--no-kl was given");
   if (plan.measure) {
@@ -111,14 +115,18 @@ int convert_verb(Arguments args) {
   bool overwrite = false, no_kl = false;
   for (const BlockEncoder& e : block_encoders())
     types.emplace_back(e.type);
+  types.emplace_back(kMlx);
   Flags flags("convert", "write a model in other tensor types, and measure what that costs");
   flags.example("invar convert model-bf16.gguf model-q4.gguf --type Q4_K", "with the KL against the source");
   flags.example("invar convert model-folder model.gguf",
                 "config.json, safetensors and tokenizer.json as one GGUF file");
+  flags.example("invar convert model-folder mlx-folder --type MLX-4",
+                "in MLX's layout, 4 bits in groups of 64");
   flags.example("invar convert model.gguf", "pack it now, which the first start would do");
-  flags.rest(
-      "SRC DST", &names,
-      "SRC: a model as --model takes it; DST: the .gguf file to write, none: the cache of packed weights");
+  flags.rest("SRC DST", &names,
+             "SRC: a model as --model takes it; DST: the .gguf file to write, with --type MLX-4 the folder, "
+             "none: the cache of "
+             "packed weights");
   flags.section("Conversion");
   flags.choice(
       "--type", &type, types,
@@ -141,9 +149,11 @@ int convert_verb(Arguments args) {
   plan.flags.set_model(names[0]);
   if (names.size() == 2) {
     plan.target = names[1];
-    if (!plan.target.ends_with(".gguf"))
-      return fail_usage(
-          invalid_argument(fmt::format("{}: the target must end in .gguf", shown_value(plan.target))));
+    plan.to_mlx = type == kMlx;
+    if (plan.target.ends_with(".gguf") == plan.to_mlx)
+      return fail_usage(invalid_argument(
+          fmt::format("{}: {}", shown_value(plan.target),
+                      plan.to_mlx ? "MLX-4 is written into a folder" : "the target must end in .gguf")));
     if (std::error_code ec; !overwrite && std::filesystem::exists(plan.target, ec))
       return fail_usage(invalid_argument(
           fmt::format("{}: exists; give --overwrite or another name", shown_value(plan.target))));

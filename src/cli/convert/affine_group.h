@@ -1,0 +1,20 @@
+#pragma once
+// A group of weights as MLX keeps them: w ~ scale * code + bias with codes of 4 bits. The same numbers on
+// every machine. Pure functions.
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace invar {
+
+struct AffineGroup {
+  uint16_t scale, bias;  // bits of the dtype
+};
+
+// n finite weights; dtype: kF16 or kBF16. The end of the range that is farther from 0 is hit exactly, and so
+// is 0 if it lies in the range; codes belong to the rounded scale and bias. False: F16 cannot hold the scale
+// or the bias.
+bool quantize_affine4(const float* w, int n, Dtype dtype, AffineGroup* group, uint8_t* codes);
+
+}  // namespace invar

@@ -1,0 +1,122 @@
+// Folders written in MLX's layout: the tensors are those that MLX itself wrote from the same weights, and the
+// model that is read from them is close to the one it was made of.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/mapped_file.h"
+#include "cli/convert/affine_group.h"
+#include "cli/convert/mlx_folder.h"
+#include "format/safetensors.h"
+#include "golden.h"
+#include "model_runner.h"
+#include "oracle_models.h"
+#include "tensor/float16.h"
+
+namespace invar {
+namespace {
+
+using testing::HasSubstr;
+
+std::string fresh_folder(const std::string& name) {
+  const std::string path = testing::TempDir() + "mlx-" + name;
+  std::filesystem::remove_all(path);
+  return path;
+}
+
+Result<Conversion> convert(const std::string& from, const std::string& to, const MlxOptions& options = {}) {
+  ASSIGN_OR_RETURN(const auto source, ModelSource::open(oracle_path(from)));
+  return convert_to_mlx(*source, to, options);
+}
+
+std::vector<float> logits_of(const std::string& path) {
+  const auto model = ModelRunner::load(path);
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 60; ++i)
+    ids.push_back(5 + i * 37 % 250);
+  return ModelRunner(model, {}).logits(ids);
+}
+
+TEST(MlxFolder, has_the_tensors_that_mlx_writes) {
+  const std::string folder = fresh_folder("twin");
+  const auto done = convert("models/llama-q256", folder, {.group = 32});
+  ASSERT_TRUE(done.ok()) << done.status().message();
+  const auto ours = MappedFile::open(folder + "/model.safetensors"),
+             theirs = MappedFile::open(oracle_path("mlx/llama-q256-q4g32/model.safetensors"));
+  ASSERT_TRUE(ours.ok() && theirs.ok());
+  const auto a = SafetensorsFile::parse((*ours).bytes(), "ours"),
+             b = SafetensorsFile::parse((*theirs).bytes(), "theirs");
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(a->tensors().size(), b->tensors().size());
+  for (const SafetensorsTensor& t : a->tensors()) {
+    const auto twin = std::find_if(b->tensors().begin(), b->tensors().end(),
+                                   [&](const SafetensorsTensor& o) { return o.name == t.name; });
+    ASSERT_NE(twin, b->tensors().end()) << t.name;
+    EXPECT_STREQ(t.type->name, twin->type->name) << t.name;
+    ASSERT_EQ(t.shape, twin->shape) << t.name;
+    ASSERT_EQ(t.data.size(), twin->data.size()) << t.name;
+    size_t equal = 0;
+    for (size_t i = 0; i < t.data.size(); ++i)
+      equal += t.data[i] == twin->data[i];
+    // MLX finds codes with the scale before it was rounded.
+    if (std::string_view(t.type->name) == "U32")
+      EXPECT_GT(equal, t.data.size() * 98 / 100) << t.name;
+    else
+      EXPECT_EQ(equal, t.data.size()) << t.name;
+  }
+}
+
+TEST(MlxFolder, models_read_from_it_are_close_to_their_source) {
+  for (const char* name : {"llama-q256", "qwen3-qknorm", "gemma3-text-270m-shape", "phi3-longrope"}) {
+    const std::string folder = fresh_folder(name), source = std::string("models/") + name;
+    const auto done = convert(source, folder);
+    ASSERT_TRUE(done.ok()) << name << ": " << done.status().message();
+    EXPECT_GT(done->types.at("MLX-4"), 0) << name;
+    EXPECT_LT(done->bytes_after, done->bytes_before) << name;
+    const std::vector<float> x = logits_of(oracle_path(source)), y = logits_of(folder);
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < x.size(); ++i)
+      apart += std::pow(double(x[i]) - y[i], 2), size += std::pow(double(x[i]), 2);
+    EXPECT_LT(std::sqrt(apart / size), 0.5) << name;  // of others: 1.4
+    EXPECT_GT(apart, 0) << name;
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST(MlxFolder, says_what_it_does_not_write) {
+  const auto refusal = [](const std::string& from) {
+    const auto done = convert(from, fresh_folder("refused"));
+    return done.ok() ? "was written" : done.status().message();
+  };
+  EXPECT_THAT(refusal("models/mixtral"), HasSubstr("mixture of experts"));
+  EXPECT_THAT(refusal("mlx/llama-q256-q4g32"), HasSubstr("is written from F32, F16 and BF16"));
+  EXPECT_THAT(refusal("gguf/lossless/llama-untied.gguf"), HasSubstr("from a folder"));
+}
+
+TEST(MlxFolder, codes_are_within_half_a_step_and_the_far_end_is_exact) {
+  std::vector<float> w;
+  for (int i = 0; i < 64; ++i)
+    w.push_back(float((i * 37 + 11) % 64 - 20) * 0.125f);
+  AffineGroup g{};
+  uint8_t codes[64];
+  ASSERT_TRUE(quantize_affine4(w.data(), 64, Dtype::kF16, &g, codes));
+  const float scale = f16_to_f32(g.scale), bias = f16_to_f32(g.bias);
+  for (int i = 0; i < 64; ++i) {
+    ASSERT_LT(codes[i], 16);
+    EXPECT_LE(std::abs(scale * float(codes[i]) + bias - w[size_t(i)]), std::abs(scale) * 0.51f) << i;
+  }
+  EXPECT_EQ(bias, 43 * 0.125f);  // the highest is farther from 0 than the lowest
+  const std::vector<float> large(64, 1e6f), zeros(64, 0.0f);
+  EXPECT_FALSE(quantize_affine4(large.data(), 64, Dtype::kF16, &g, codes));
+  ASSERT_TRUE(quantize_affine4(zeros.data(), 64, Dtype::kBF16, &g, codes));
+  EXPECT_EQ(bf16_to_f32(g.scale) * float(codes[5]) + bf16_to_f32(g.bias), 0);
+}
+
+}  // namespace
+}  // namespace invar
