@@ -15,7 +15,7 @@ constexpr int32_t kWorthWaiting = 16;
 // Of the time that a step with prompts may take at most, what it is planned to take: how long steps take
 // varies by about a quarter. Where decode rows alone need nearly that, prompts have this share of the stall
 // bound.
-constexpr double kPlannedShare = 0.75, kLeastStallShare = 0.5;
+constexpr double kPlannedShare = 0.7, kLeastStallShare = 0.5;
 
 // Somebody waits for its next token.
 bool streams(const std::unique_ptr<Sequence>& sequence) {
