@@ -1,36 +1,30 @@
 #pragma once
 // NpyWriter: a float32 matrix [rows, cols] in NumPy's file format (version 1.0, little endian), written row
-// by row under a temporary name beside the target and renamed by finish(), so that the target is never half a
-// file. Owned by one thread. Errors name the file and what the operating system said.
+// by row into a NewFile of --out. Owned by one thread.
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "base/status.h"
+#include "cli/new_file.h"
 
 namespace invar {
 
 class NpyWriter {
  public:
   static Result<NpyWriter> create(const std::string& path, int64_t rows, int64_t cols);
-  NpyWriter(NpyWriter&&) noexcept;
-  NpyWriter& operator=(NpyWriter&&) = delete;
-  ~NpyWriter();  // removes the temporary file unless finished
 
   Status append(std::span<const float> row);  // [cols]
   Status finish();                            // all rows are there
 
  private:
   NpyWriter(std::string path, int64_t rows, int64_t cols)
-      : path_(std::move(path)), rows_(rows), cols_(cols) {}
-  Status failed(const char* what) const;
+      : file_(std::make_unique<NewFile>(std::move(path), "--out")), rows_(rows), cols_(cols) {}
 
-  std::string path_, temporary_;
+  std::unique_ptr<NewFile> file_;
   int64_t rows_, cols_, written_ = 0;
-  std::FILE* file_ = nullptr;
 };
 
 }  // namespace invar

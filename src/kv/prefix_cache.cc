@@ -183,8 +183,8 @@ bool PrefixCache::drop_windowed(int32_t size_class, Windowed which) {
   std::vector<PrefixNode*> found;
   // Returns the nearest end of what goes on from the node.
   const auto visit = [&](auto& self, PrefixNode* node) -> int32_t {
-    int32_t nearest = node->needed() ? std::numeric_limits<int32_t>::max() : node->end();
-    if (!node->standing.empty()) nearest = node->end();
+    const bool ends = node->children.empty() || !node->standing.empty();
+    int32_t nearest = ends ? node->end() : std::numeric_limits<int32_t>::max();
     for (const auto& child : node->children)
       nearest = std::min(nearest, self(self, child.get()));
     if (node->parent == nullptr || !node->needed()) return nearest;

@@ -60,7 +60,7 @@ class Sampler {
 // at index `first`, where x is finite; the sooner a high sum is met, the fewer others need their noise.
 int32_t gumbel_argmax(std::span<const float> x, int32_t first, const NoiseKey& key, const RowKernels& rows);
 // The same over some ids, ascending.
-int32_t gumbel_argmax(std::span<const float> x, std::span<const int32_t> ids, int32_t likeliest,
+int32_t gumbel_argmax(std::span<const float> x, std::span<const int32_t> ids, int32_t first,
                       const NoiseKey& key);
 
 }  // namespace invar

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cli/convert/new_file.h"
+#include "cli/new_file.h"
 #include "format/gguf.h"
 
 namespace invar {

@@ -14,7 +14,7 @@
 #include "base/quote.h"
 #include "base/thread_pool.h"
 #include "cli/convert/affine_group.h"
-#include "cli/convert/new_file.h"
+#include "cli/new_file.h"
 #include "models/audit.h"
 #include "models/family.h"
 

@@ -1,4 +1,4 @@
-#include "cli/convert/new_file.h"
+#include "cli/new_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,7 +18,9 @@ Status NewFile::failed(const char* what) const {
   const bool full = error == ENOSPC || error == EFBIG || error == EDQUOT;
   return {full ? Code::kResourceExhausted : Code::kIo,
           fmt::format("{}: cannot {}: {}{}", path_, what, std::strerror(error),
-                      full ? "; free some space or choose another folder" : "")};
+                      !full           ? ""
+                      : flag_.empty() ? "; free some space or choose another folder"
+                                      : "; free some space or choose another folder with " + flag_)};
 }
 
 NewFile::~NewFile() {
@@ -32,7 +34,8 @@ Status NewFile::open() {
   struct stat info{};
   // The finished file is renamed to `path`, which would replace a device or a link's name by a plain file.
   if (::lstat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    return invalid_argument(fmt::format("{}: exists and is not a regular file; name another file", path_));
+    return invalid_argument(fmt::format("{}{}: exists and is not a regular file; name another file",
+                                        flag_.empty() ? "" : flag_ + " ", path_));
   temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
   const int fd = open_temporary(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return failed("create");

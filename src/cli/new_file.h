@@ -17,7 +17,9 @@ namespace invar {
 
 class NewFile {
  public:
-  explicit NewFile(std::string path) : path_(std::move(path)) {}
+  // flag: where the path was given, for errors; "": it stood by itself.
+  explicit NewFile(std::string path, std::string flag = "")
+      : path_(std::move(path)), flag_(std::move(flag)) {}
   ~NewFile();  // removes an unfinished file
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -36,7 +38,7 @@ class NewFile {
  private:
   Status failed(const char* what) const;
 
-  std::string path_, temporary_;
+  std::string path_, flag_, temporary_;
   uint64_t position_ = 0;
   std::FILE* file_ = nullptr;
 };
