@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "cli/benchmark/machine_limits.h"
 #include "kernels/kernel_table.h"
 #include "tensor/buffer.h"
 #include "tensor/float16.h"
@@ -45,27 +46,6 @@ std::vector<std::string> split(const std::string& text) {
 int usage(const char* what) {
   fmt::print(stderr, "bench_kernels: {}; see the head of bench/kernels.cc for the flags\n", what);
   return 2;
-}
-
-// GB/s of reading all of `memory` once, with all threads.
-double stream_bandwidth(ThreadPool& pool, const Buffer& memory, int runs) {
-  constexpr size_t kPiece = size_t(1) << 20;
-  const int64_t pieces = int64_t(memory.size() / kPiece);
-  std::vector<uint64_t> sums(size_t(pool.threads()) * 8);
-  const Timing t = time_runs(runs, [&] {
-    pool.run(pieces, [&](int64_t piece, int worker) {
-      const auto* p = reinterpret_cast<const uint64_t*>(memory.data() + size_t(piece) * kPiece);
-      uint64_t s[8] = {};
-      for (size_t i = 0; i < kPiece / 8; i += 8) {
-        __builtin_prefetch(p + i + 2048, 0, 2);
-        for (size_t j = 0; j < 8; ++j)
-          s[j] += p[i + j];
-      }
-      for (size_t j = 0; j < 8; ++j)
-        sums[size_t(worker) * 8 + j] += s[j];
-    });
-  });
-  return double(pieces * int64_t(kPiece)) / t.median / 1e9;
 }
 
 // Random codes and small scales; a float tile gets small ordinary numbers.
@@ -186,7 +166,7 @@ int run(int argc, char** argv) {
   std::memset(memory.data(), 1, memory.size());
   for (const std::string& threads : o.threads) {
     ThreadPool pool({.threads = std::max(1, std::atoi(threads.c_str()))});
-    const double stream = stream_bandwidth(pool, memory, o.runs);
+    const double stream = stream_gb_per_s(pool, memory);
     fmt::print("\nstream, {} threads: {:.1f} GB/s\n", pool.threads(), stream);
     fmt::print("{:<16} {:<7} {:>13} {:>5} {:>3} {:>10} {:>10} {:>8} {:>8} {:>8} {:>6}\n", "set", "form",
                "channels x K", "rows", "thr", "median ms", "best ms", "GB/s", "best", "GOPS", "stream");
@@ -196,6 +176,8 @@ int run(int argc, char** argv) {
         fmt::print("{:<16} NOT RUN: not on this CPU\n", set_name);
         continue;
       }
+      fmt::print("{:<16} dot products on registers: {:.0f} GOPS\n", set->name,
+                 2 * peak_gmacs_per_s(pool, set->dot_peak));
       for (const std::string& form_name : o.forms) {
         const PackedForm* form = find_packed_form(form_name.c_str());
         if (!form) return usage("unknown form");

@@ -205,6 +205,21 @@ run "bench" 0 "$invar" bench "$tiny" --prompt 16 --decode 4 --depth 0,32,100000 
 out_has "bench" '"name":"decode, depth 32","prompt_tokens":32,"decode_tokens":4,"sequences":1,"median_tokens_per_s"'
 out_has "bench" '"name":"decode, 3 sequences"'
 out_has "bench" '"left_out":"decode, depth 100000"'
+run "bench with a profile" 0 "$invar" bench "$tiny" --prompt 16 --decode 4 --depth 0 --sequences 1 --reps 1 --profile \
+  --json --trace "$work/trace.json"
+out_has "bench with a profile" '"profiles":[{"case":"prompt 16","steps":1,'
+out_has "bench with a profile" '"name":"attn.q+attn.k+attn.v"'
+run "a trace is JSON" 0 python3 -c '
+import json, sys
+spans = json.load(open(sys.argv[1]))
+names = {span["name"] for span in spans}
+assert {"step", "plan", "forward", "attn", "sample", "publish"} <= names, names
+steps = [s for s in spans if s["name"] == "step"]
+phases = [s for s in spans if s.get("cat") == "phase"]
+assert all(any(t["ts"] <= p["ts"] and p["ts"] + p["dur"] <= t["ts"] + t["dur"] + 0.01 for t in steps) for p in phases)
+' "$work/trace.json"
+run "no place for a trace" 1 "$invar" bench "$tiny" --trace "$work/none/trace.json"
+err_has "no place for a trace" "--trace $work/none/trace.json: No such file"
 run "bench of two models" 2 "$invar" bench "$tiny" --model "$tiny"
 err_has "bench of two models" "one model at a time"
 run "bench of nothing" 2 "$invar" bench "$tiny" --prompt 0 --decode 0

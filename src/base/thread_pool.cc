@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fp_environment.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "base/usable_cores.h"
 
 namespace invar {
@@ -92,6 +93,7 @@ struct ThreadPool::Impl {
 
   // Claims and runs tiles of phase `generation` until none is left.
   void work(uint64_t generation, int worker) {
+    Traced span("tiles", SpanKind::kTiles);
     uint32_t finished = 0;
     uint64_t seen = ticket.load(std::memory_order_acquire);
     while (seen >> kLeftBits == generation && (seen & kLeftMask) != 0) {
@@ -121,6 +123,7 @@ struct ThreadPool::Impl {
     }
     work(generation & (~uint64_t{0} >> kLeftBits), 0);
 
+    Traced span("wait", SpanKind::kWait);
     const auto ended = [&] { return unfinished.load(std::memory_order_acquire) == 0; };
     if (spin_until(spin_ns, ended)) return;
     caller_sleeps.store(1, std::memory_order_seq_cst);
@@ -201,6 +204,7 @@ void ThreadPool::run(int64_t tiles, FunctionRef<void(int64_t tile, int worker)> 
   {
     FpEnvironment contract;
     if (tiles == 1 || impl_->threads == 1) {
+      Traced span("tiles", SpanKind::kTiles);
       for (int64_t tile = 0; tile < tiles; ++tile)
         fn(tile, 0);
     } else {

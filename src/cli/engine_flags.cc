@@ -49,6 +49,8 @@ void EngineFlags::declare(Flags& flags) {
                 1);
   flags.integer("--max-batch", &options.max_batch, "sequences per step; further ones wait (default: 64)", 1,
                 kMaxBatch);
+  flags.text("--trace", &trace_path_, "FILE",
+             "write where the time of each step goes, for chrome://tracing or ui.perfetto.dev");
   flags.on("-v,--verbose", &verbose, "say what is loaded, which kernels and which seed are used");
 }
 
@@ -111,6 +113,9 @@ Result<std::unique_ptr<Engine>> EngineFlags::make_engine(std::shared_ptr<const M
                             : backend.status();
   }
   backend_name_ = (*backend)->name();
+  if (!trace_path_.empty() && trace_sink() == nullptr) {  // one file, however many engines
+    ASSIGN_OR_RETURN(trace_, ChromeTrace::create(trace_path_));
+  }
   return Engine::create(std::move(model), std::move(*backend), options);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/chrome_trace.h"
 #include "cli/flags.h"
 #include "engine/engine.h"
 #include "models/model.h"
@@ -38,11 +39,12 @@ class EngineFlags {
   bool verbose = false;
 
  private:
-  std::string model_, isa_;
+  std::string model_, isa_, trace_path_;
   int32_t threads_ = 0;
   RopeOverride rope_;
   float rope_base_ = 0;
   mutable std::string backend_name_;
+  mutable std::shared_ptr<ChromeTrace> trace_;  // from make_engine on
 };
 
 }  // namespace invar

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/trace.h"
 
 namespace invar {
 
@@ -37,6 +38,7 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
 }
 
 const Plan& Scheduler::plan() {
+  Traced span("plan", SpanKind::kStep);
   plan_.rows.clear();
   plan_.cut_prompts = plan_.preempted = plan_.following = plan_.reused_tokens = 0;
   tokens_left_ = limits_.max_step_tokens;

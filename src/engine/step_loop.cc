@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/trace.h"
 #include "engine/contained.h"
 
 namespace invar {
@@ -50,6 +51,7 @@ StepLoop::StepLoop(const EngineParts& parts, SharedState& shared)
 
 bool StepLoop::step() {
   const int64_t start_ns = clock_.now_ns();
+  Traced span("step", SpanKind::kStep);
   const bool changed = drain();
   const Plan& plan = scheduler_.plan();
   if (plan.rows.empty()) {
@@ -110,6 +112,7 @@ std::unique_ptr<Sequence> StepLoop::sequence_of(Arrival::Choice& choice, int64_t
 Result<StepOutputs> StepLoop::forward(const Plan& plan, StepRecord* record) {
   StepOutputs outputs;
   RETURN_IF_ERROR(contained("the forward pass", [&] {
+    Traced span("forward", SpanKind::kStep);
     batch_.gather(plan.rows, *parts_.pool, parts_.model.graph->kv_groups);
     const int64_t before = clock_.now_ns();
     outputs = parts_.executable->run(batch_.inputs());
@@ -148,6 +151,7 @@ void StepLoop::commit_row(size_t index, const StepOutputs& outputs) {
 
 // The next token of every sequence that is to choose one.
 void StepLoop::sample(StepRecord* record) {
+  Traced span("sample", SpanKind::kStep);
   const int64_t before = clock_.now_ns();
   sampler_.choose([this](Sequence& sequence, Result<Choice> choice) {
     const Status taken =
@@ -179,6 +183,7 @@ void StepLoop::count(StepRecord& record) {
 
 // What happened goes out, and what ended goes.
 void StepLoop::publish() {
+  Traced span("publish", SpanKind::kStep);
   scheduler_.for_each_touched([&](Sequence& sequence) {
     const Status told = contained("notify", [&] { sequence.publish(shared_.metrics, clock_.now_ns()); });
     if (!told.ok()) sequence.cancel();

@@ -70,6 +70,10 @@ struct KernelTable {
   // Channels of tiles [tile_begin, tile_end) for all rows. Never writes beyond channel w.rows.
   void (*linear)(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, const LinearInput& in,
                  const LinearOutput& out);
+  // The instructions of dot products on registers alone, of integers and of floats, that many rounds of them:
+  // what no kernel of the set can beat. Return the multiply-adds done.
+  int64_t (*dot_peak)(int64_t rounds);
+  int64_t (*fma_peak)(int64_t rounds);
   // Row `row` of a packed matrix as fp32 [cols]: fma(scale, code - zp, bias).
   void (*unpack_row)(const PackedMatrix& w, int64_t row, float* out);
 

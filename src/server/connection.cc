@@ -5,6 +5,7 @@
 #include <boost/asio/buffer.hpp>
 
 #include "base/clock.h"
+#include "base/trace.h"
 
 namespace invar::server {
 namespace {
@@ -75,6 +76,7 @@ size_t Connection::read_room() const {
 void Connection::on_readable() {
   if (phase_ == Phase::kClosed || eof_) return;
   error_code ec;
+  Traced span("read", SpanKind::kSocket);
   std::vector<char>& scratch = context_.scratch;
   const size_t room = read_room();
   if (room == 0) return update_read();  // it became busy meanwhile
@@ -138,6 +140,7 @@ std::string& Connection::output() {
 }
 
 void Connection::flush() {
+  Traced span("write", SpanKind::kSocket);
   while (unsent() > 0) {
     error_code ec;
     const size_t n = socket_.write_some(asio::buffer(output_.data() + output_start_, unsent()), ec);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "server/connection.h"
 #include "server/wall_time.h"
 
@@ -54,6 +55,7 @@ std::string public_head(const RequestHead& head, const ApiKeys& keys) {
 // On a worker. Nothing that a handler throws may end the server.
 api::Outcome run_handler(const api::Service& service, const api::Request& request, const api::Match& match,
                          std::function<void()> notify) {
+  Traced span("handle", SpanKind::kSocket);
   try {
     return match.route->handle({service, request, match.parameter, std::move(notify)});
   } catch (const std::bad_alloc&) {

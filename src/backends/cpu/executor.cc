@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu/phase_work.h"
+#include "base/trace.h"
 #include "graph/logit_rows.h"
 
 namespace invar {
@@ -141,11 +143,13 @@ void CpuExecutable::merge_faults() {
 StepOutputs CpuExecutable::run(const StepInputs& inputs) {
   begin_step(inputs);
   for (size_t p = 0; !inputs.tokens.empty() && p < plan_.phases.size(); p++) {
+    Traced span(plan_.names[p].c_str(), SpanKind::kPhase);
     std::visit(Overloaded{[&](const RowPhase& phase) { run_row_phase(phase, step_); },
                           [&](const LinearPhase& phase) { run_linear_phase(phase, step_); },
                           [&](const AttendPhase& phase) { run_attend_phase(phase, step_); },
                           [&](const ExpertsPhase& phase) { run_experts_phase(phase, step_); }},
                plan_.phases[p]);
+    if (span.on()) span.set_work(phase_work(plan_.phases[p], step_));
   }
   merge_faults();
   return {.logits = {step_.floats(plan_.logits, 0, 0), inputs.logit_rows.size() * size_t(graph_.vocab)},

@@ -1,8 +1,12 @@
 #include "backends/cpu/plan.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -58,6 +62,7 @@ class Planner {
     place_buffers();
     StepPlan plan;
     plan.phases = emit_phases();
+    plan.names = phase_names();
     plan.scratch_bytes = scratch_bytes_;
     plan.worker_row_bytes = worker_row_bytes_;
     for (const PackedMatrix& m : weights_.matrices)
@@ -159,6 +164,43 @@ class Planner {
       }
     }
     return phases;
+  }
+
+  // "attn.q+attn.k+attn.v".
+  std::vector<std::string> phase_names() const {
+    std::vector<std::string> names;
+    for (const std::vector<PlanItem*>& items : phase_items_) {
+      std::vector<std::string> parts;
+      for (const PlanItem* item : items) {
+        std::string part = item_name(*item);
+        if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(std::move(part));
+      }
+      names.push_back(fmt::format("{}", fmt::join(parts, "+")));
+    }
+    return names;
+  }
+
+  std::string item_name(const PlanItem& item) const {
+    if (item.type == PlanItem::Type::kRow) {
+      if (item.row_op == RowOp::Kind::kRopeTable) return "rope table";
+      if (item.row_op == RowOp::Kind::kQuantize) return "quantize";
+      if (item.row_op == RowOp::Kind::kCheckFinite) return "check";
+      if (item.row_op == RowOp::Kind::kKvWrite) return "kv write";
+      return site_in_layer(graph_.nodes[item.node]);
+    }
+    // Fused nodes go by the linear nodes in them.
+    std::string name;
+    for (size_t i = 0; i < graph_.nodes.size(); i++) {
+      if (graph_.nodes[i].op == Op::kLinear && planned_.fusions.into[i] == item.node)
+        name += (name.empty() ? "" : "+") + site_in_layer(graph_.nodes[i]);
+    }
+    return name.empty() ? site_in_layer(graph_.nodes[item.node]) : name;
+  }
+
+  static std::string site_in_layer(const Node& n) {
+    constexpr std::string_view kLayers = "layers.";
+    if (!n.site.starts_with(kLayers)) return n.site;
+    return n.site.substr(n.site.find('.', kLayers.size()) + 1);
   }
 
   RowOp emit_row_op(const PlanItem& item) const {

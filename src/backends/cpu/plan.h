@@ -9,6 +9,7 @@
 // what earlier phases wrote, row ops also what an earlier op of the same phase wrote for the same row.
 
 #include <cstdint>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -129,6 +130,7 @@ using Phase = std::variant<RowPhase, LinearPhase, AttendPhase, ExpertsPhase>;
 
 struct StepPlan {
   std::vector<Phase> phases;
+  std::vector<std::string> names;  // [phases]: the nodes that run in each, without their layer
   size_t scratch_bytes = 0;
   size_t worker_row_bytes = 0;  // row memory of each worker
   size_t gathered_floats = 0;   // the most columns of a gathered matrix

@@ -17,6 +17,11 @@ struct BenchCase {
   std::vector<double> tokens_per_s{};  // of all sequences together, one per repetition
 };
 
+// One sequence, from its beginning on.
+inline bool is_plain_decode(const BenchCase& c) {
+  return c.decode > 0 && c.sequences == 1 && c.prompt == 1;
+}
+
 struct BenchPlan {
   std::vector<int64_t> prompts{128, 512, 2048};
   std::vector<int64_t> depths{0, 2048, 8192};  // tokens before the measured steps; 0 = one

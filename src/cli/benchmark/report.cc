@@ -34,6 +34,55 @@ double noise(const std::vector<BenchCase>& cases) {
 // Above this share of a core the figures are somebody else's too.
 constexpr double kQuietCores = 0.1;
 
+double decode_speed(const std::vector<BenchCase>& cases) {
+  const auto c = std::find_if(cases.begin(), cases.end(), is_plain_decode);
+  return c == cases.end() ? 0 : median(c->tokens_per_s);
+}
+
+// Of a phase's time, the part that its way from memory or its dot products take at least.
+double share_of_limit(const PhaseTime& p, const BenchReport& r) {
+  const double least =
+      std::max(p.bytes / r.stream_gb_per_s, p.macs / r.dot_gmacs_per_s + p.float_macs / r.fma_gmacs_per_s);
+  return p.ns == 0 ? 0 : least / double(p.ns);
+}
+
+void print_profile(const CaseProfile& c, const BenchReport& r) {
+  const double step_ns = c.step_s * 1e9 * double(c.steps);
+  fmt::print("\n{}: {} steps of {:.2f} ms; {:.1f} % of the time outside the kernels\n", c.name, c.steps,
+             c.step_s * 1e3, 100 * c.outside_share);
+  fmt::print("{:<52} {:>9} {:>7} {:>7} {:>7} {:>9}\n", "", "ms a step", "share", "GB/s", "GOPS", "of limit");
+  for (const PhaseTime& p : c.phases) {
+    fmt::print("{:<52} {:>9.3f} {:>6.1f}%", printable_within(p.name, 52),
+               double(p.ns) * 1e-6 / double(c.steps), 100 * double(p.ns) / step_ns);
+    if (p.bytes > 0)
+      fmt::print(" {:>7.1f} {:>7.0f} {:>8.0f}%", p.bytes / double(p.ns),
+                 2 * (p.macs + p.float_macs) / double(p.ns), 100 * share_of_limit(p, r));
+    fmt::print("\n");
+  }
+}
+
+boost::json::array profiles_json(const BenchReport& r) {
+  boost::json::array all;
+  for (const CaseProfile& c : r.profiles) {
+    boost::json::array phases;
+    for (const PhaseTime& p : c.phases)
+      phases.push_back({{"name", p.name},
+                        {"runs", p.runs},
+                        {"ns", p.ns},
+                        {"bytes", p.bytes},
+                        {"macs", p.macs},
+                        {"float_macs", p.float_macs},
+                        {"of_limit", share_of_limit(p, r)}});
+    all.push_back({{"case", c.name},
+                   {"steps", c.steps},
+                   {"step_s", c.step_s},
+                   {"bytes_per_step", c.bytes_per_step},
+                   {"outside_share", c.outside_share},
+                   {"phases", phases}});
+  }
+  return all;
+}
+
 }  // namespace
 
 void print_bench_text(const BenchReport& r, const Model& model) {
@@ -51,6 +100,16 @@ void print_bench_text(const BenchReport& r, const Model& model) {
   for (const BenchCase& c : r.cases)
     fmt::print("{:<22} {:>10.1f} {:>10.1f} {:>10.1f}\n", c.name, median(c.tokens_per_s),
                least(c.tokens_per_s), most(c.tokens_per_s));
+  if (const double speed = decode_speed(r.cases); speed > 0 && r.decode_bytes > 0)
+    fmt::print(
+        "\ndecoding reads {} a step: {:.1f} GB/s, {:.0f} % of the {:.1f} GB/s that these threads can read\n",
+        size_text(uint64_t(r.decode_bytes)), r.decode_bytes * speed * 1e-9,
+        r.decode_bytes * speed * 1e-7 / r.stream_gb_per_s, r.stream_gb_per_s);
+  for (const CaseProfile& c : r.profiles)
+    print_profile(c, r);
+  if (!r.profiles.empty())
+    fmt::print("\nlimits: {:.1f} GB/s from memory; on registers {:.0f} GOPS of integers, {:.0f} of floats\n",
+               r.stream_gb_per_s, 2 * r.dot_gmacs_per_s, 2 * r.fma_gmacs_per_s);
   if (!r.left_out.empty()) fmt::print("\nleft out, does not fit into {} tokens: {}\n", r.context, r.left_out);
   if (r.foreign_cores > kQuietCores)
     fmt::print(
@@ -88,6 +147,11 @@ void print_bench_json(const BenchReport& r, const Model& model) {
                                       {"anonymous_bytes", r.residence.anonymous},
                                       {"peak_resident_bytes", r.residence.peak},
                                       {"foreign_cores", r.foreign_cores},
+                                      {"stream_gb_per_s", r.stream_gb_per_s},
+                                      {"dot_gops", 2 * r.dot_gmacs_per_s},
+                                      {"fma_gops", 2 * r.fma_gmacs_per_s},
+                                      {"decode_bytes_per_step", r.decode_bytes},
+                                      {"profiles", profiles_json(r)},
                                       {"left_out", r.left_out},
                                       {"results", results}};
   fmt::print("{}\n", boost::json::serialize(report));

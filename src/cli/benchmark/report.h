@@ -2,10 +2,20 @@
 // What `invar bench` found, for people and for scripts.
 
 #include "cli/benchmark/cases.h"
+#include "cli/benchmark/profile.h"
 #include "cli/machine.h"
 #include "models/model.h"
 
 namespace invar {
+
+// Where the time of a case's steps goes.
+struct CaseProfile {
+  std::string name;  // of the case
+  int64_t steps = 0;
+  double step_s = 0;  // on average
+  double bytes_per_step = 0, outside_share = 0;
+  std::vector<PhaseTime> phases;
+};
 
 struct BenchReport {
   Machine machine;
@@ -18,6 +28,10 @@ struct BenchReport {
   double first_token_s = 0;  // to the first token of a prompt of one
   Residence residence;       // at the end
   double foreign_cores = 0;  // kept busy by other processes meanwhile
+  // Of this machine, with the same threads.
+  double stream_gb_per_s = 0, dot_gmacs_per_s = 0, fma_gmacs_per_s = 0;
+  double decode_bytes = 0;            // that a step of one sequence reads at depth 0; 0: not measured
+  std::vector<CaseProfile> profiles;  // --profile
 };
 
 void print_bench_text(const BenchReport& report, const Model& model);

@@ -2,10 +2,12 @@
 // comparable.
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/progress.h"
 #include "cli/benchmark/cases.h"
+#include "cli/benchmark/machine_limits.h"
 #include "cli/benchmark/report.h"
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
@@ -35,7 +37,51 @@ int32_t tokens_needed(const BenchPlan& plan) {
   return std::max(longest(plan.prompts), std::max(1, longest(plan.depths)) + plan.decode) + 1;
 }
 
-Status bench(EngineFlags& flags, const BenchPlan& plan, int32_t repetitions, bool json) {
+Result<CaseProfile> profile_case(Engine& engine, const BenchCase& c, int32_t vocab) {
+  constexpr uint64_t kSeed = uint64_t{1} << 40;  // prompts that no cache holds
+  const Profile profile;
+  RETURN_IF_ERROR(run_bench_case(engine, c, vocab, kSeed).status());
+  return CaseProfile{
+      .name = c.name,
+      .steps = profile.steps(),
+      .step_s = double(profile.step_ns()) * 1e-9 / double(std::max<int64_t>(profile.steps(), 1)),
+      .bytes_per_step = profile.bytes_per_step(),
+      .outside_share = profile.outside_share(),
+      .phases = profile.phases()};
+}
+
+// Where the time of the first prompt and of the first decoding goes.
+Status add_profiles(Engine& engine, int32_t vocab, BenchReport* report) {
+  for (const bool decodes : {false, true}) {
+    const auto c = std::find_if(report->cases.begin(), report->cases.end(),
+                                [&](const BenchCase& one) { return (one.decode > 0) == decodes; });
+    if (c == report->cases.end()) continue;
+    ASSIGN_OR_RETURN(CaseProfile profile, profile_case(engine, *c, vocab));
+    report->profiles.push_back(std::move(profile));
+  }
+  return {};
+}
+
+Status add_limits(const EngineFlags& flags, Engine& engine, int32_t vocab, BenchReport* report) {
+  constexpr size_t kStreamed = size_t{256} << 20;
+  const auto plain = std::find_if(report->cases.begin(), report->cases.end(), is_plain_decode);
+  if (plain != report->cases.end()) {
+    BenchCase few = *plain;
+    few.decode = std::min(few.decode, 4);
+    ASSIGN_OR_RETURN(const CaseProfile profile, profile_case(engine, few, vocab));
+    report->decode_bytes = profile.bytes_per_step;
+  }
+  ThreadPool pool({.threads = flags.threads()});
+  const KernelTable& kernels = *choose_kernels(flags.backend_options().isa);
+  report->dot_gmacs_per_s = peak_gmacs_per_s(pool, kernels.dot_peak);
+  report->fma_gmacs_per_s = peak_gmacs_per_s(pool, kernels.fma_peak);
+  ASSIGN_OR_RETURN(Buffer memory, Buffer::allocate(kStreamed));
+  std::memset(memory.data(), 1, memory.size());  // untouched, all of it would be one page of zeros
+  report->stream_gb_per_s = stream_gb_per_s(pool, memory);
+  return {};
+}
+
+Status bench(EngineFlags& flags, const BenchPlan& plan, int32_t repetitions, bool profile, bool json) {
   const double start = now_s(), foreign_start = foreign_cpu_s();
   ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, flags.load_model());
   if (flags.options.context == 0)
@@ -60,11 +106,13 @@ Status bench(EngineFlags& flags, const BenchPlan& plan, int32_t repetitions, boo
       }
     }
   }
+  if (profile) RETURN_IF_ERROR(add_profiles(*engine, vocab, &report));
   report.machine = this_machine();
   report.backend = flags.backend_name();
   report.kv = flags.options.kv;
   report.context = engine->context();
   report.residence = residence();
+  RETURN_IF_ERROR(add_limits(flags, *engine, vocab, &report));  // after what it would add to memory
   report.foreign_cores = (foreign_cpu_s() - foreign_start) / (now_s() - start);
   (json ? print_bench_json : print_bench_text)(report, *model);
   return {};
@@ -76,7 +124,7 @@ int bench_verb(Arguments args) {
   EngineFlags engine;
   BenchPlan plan;
   int32_t repetitions = 3;
-  bool json = false;
+  bool json = false, profile = false;
   std::vector<std::string> models;
   Flags flags("bench", "measure prompt and decode speed");
   flags.example("invar bench --threads 2", "the default model");
@@ -95,6 +143,9 @@ int bench_verb(Arguments args) {
        "sequences that decode side by side at depth 0 (default: 1,4,8,16)");
   flags.integer("--reps", &repetitions, "runs of each after a warm-up; the median counts (default: 3)", 1,
                 1000);
+  flags.on("--profile", &profile,
+           "also say where the time of the first prompt and of the first decoding goes, beside the machine's "
+           "limits");
   flags.on("--json", &json, "one JSON object on standard output");
   flags.rest("MODEL", &models, "the model, as --model takes it");
   engine.declare(flags);
@@ -106,7 +157,7 @@ int bench_verb(Arguments args) {
   engine.options.max_batch = std::max(
       engine.options.max_batch, int32_t(*std::max_element(plan.sequences.begin(), plan.sequences.end())));
   Interrupt interrupt;  // without a handler: ends at once, and takes unfinished files along
-  if (const Status s = bench(engine, plan, repetitions, json); !s.ok()) return fail(s);
+  if (const Status s = bench(engine, plan, repetitions, profile, json); !s.ok()) return fail(s);
   return 0;
 }
 

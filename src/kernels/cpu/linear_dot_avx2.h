@@ -312,6 +312,21 @@ template <class F>
   }
 }
 
+// Products and their 16-bit sums, with as many sums as hide the latency.
+static int64_t dot_peak(int64_t rounds) {
+  constexpr int kSums = 12;
+  __m256i w = _mm256_set1_epi8(3), sum[kSums];
+  INVAR_UNROLL for (int i = 0; i < kSums; ++i) sum[i] = _mm256_setzero_si256();
+  for (int64_t round = 0; round < rounds; ++round) {
+    INVAR_UNROLL for (int i = 0; i < kSums; ++i) {
+      INVAR_PIN(w);  // or the product would be taken out of the loop
+      sum[i] = _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(w, w));
+      INVAR_PIN(sum[i]);
+    }
+  }
+  return rounds * kSums * 32;
+}
+
 }  // namespace invar::INVAR_ISA
 
 #include "kernels/cpu/linear_float_avx2.h"

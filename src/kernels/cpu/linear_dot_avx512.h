@@ -332,4 +332,20 @@ template <class F>
   }
 }
 
+// Dot products of 4 columns and 16 channels, with as many sums as hide the latency.
+static int64_t dot_peak(int64_t rounds) {
+  constexpr int kSums = 12;
+  const __m512i w = _mm512_set1_epi8(3);
+  __m512i sum[kSums];
+  INVAR_UNROLL for (int i = 0; i < kSums; ++i) sum[i] = _mm512_setzero_si512();
+  for (int64_t round = 0; round < rounds; ++round) {
+    INVAR_UNROLL for (int i = 0; i < kSums; ++i) sum[i] = _mm512_dpbusd_epi32(sum[i], w, w);
+  }
+  __m512i all = sum[0];
+  INVAR_UNROLL for (int i = 1; i < kSums; ++i) all = _mm512_add_epi32(all, sum[i]);
+  alignas(64) int32_t lanes[16];
+  _mm512_storeu_si512(lanes, all);
+  return lanes[0] == 1 ? 0 : rounds * kSums * 64;  // or the sums would not be needed
+}
+
 }  // namespace invar::INVAR_ISA
