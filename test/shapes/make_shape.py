@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes a GGUF file with the published configuration and tensor list of a real model, and random weights.
 
-usage: make_shape.py NAME FILE    (make_shape.py --list: the names and the bytes of their files)
+usage: make_shape.py NAME FILE [--tokenizer GGUF]    (make_shape.py --list: the names and the bytes of their files)
 
 Each weight type has one block of random bytes, which its tensors repeat: files are as large as the real ones, and every
-scale in them is small and finite. There is no tokenizer: what runs them gives token ids.
+scale in them is small and finite. There is no tokenizer, so that what runs them gives token ids; with --tokenizer, that
+of a GGUF file is copied, and its vocabulary becomes the model's: engines that insist on one read such a file, too.
 """
 import random
 import struct
@@ -93,6 +94,20 @@ def qwen2_5_0_5b():
         m.attention(layer, kind=Q4_0, value_kind=Q4_0, biases=("q", "k", "v"))
         m.mlp(layer, kind=Q4_0)
     m.add("output_norm.weight", F32, 896)
+    return m
+
+
+def llama_2b(kind):
+    """Two billion weights, for comparisons of speed: about 1.2 GB at four bits."""
+    m = Model("llama", 32, 2048, 8192, 16, 4, 128, 49152, 8192, 100000)
+    m.set("rope.dimension_count", 128)
+    m.add("token_embd.weight", kind, 2048, m.vocab)
+    for layer in range(m.layers):
+        m.norms(layer, "attn_norm", "ffn_norm")
+        m.attention(layer, kind=kind, value_kind=Q6_K if kind == Q4_K and more_bits(layer, 32) else kind)
+        m.mlp(layer, kind=kind)
+    m.add("output_norm.weight", F32, 2048)
+    m.add("output.weight", Q6_K, 2048, m.vocab)
     return m
 
 
@@ -195,7 +210,7 @@ def gpt_oss_20b():
     return m
 
 
-SHAPES = {"qwen2.5-0.5b": qwen2_5_0_5b, "llama-3.1-8b": llama_3_1_8b, "qwen3-8b": qwen3_8b,
+SHAPES = {"llama-2b-q4_0": lambda: llama_2b(Q4_0), "llama-2b-q4_k_m": lambda: llama_2b(Q4_K), "qwen2.5-0.5b": qwen2_5_0_5b, "llama-3.1-8b": llama_3_1_8b, "qwen3-8b": qwen3_8b,
           "gemma-3-4b": gemma_3_4b, "gemma-4-e2b": gemma_4_e2b, "gpt-oss-20b": gpt_oss_20b}
 
 
@@ -225,11 +240,65 @@ def typed(value):
     return 9, struct.pack("<IQ", items[0][0], len(items)) + b"".join(data for _, data in items)
 
 
-def write(model, path):
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(model.tensors), len(model.meta))
-    for key, value in model.meta:
-        number, data = typed(value)
-        head += text(key) + struct.pack("<I", number) + data
+class Entries:
+    """The entries of a GGUF file, as bytes."""
+
+    SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+    STRING, ARRAY = 8, 9
+
+    def __init__(self, path):
+        self.data, self.at = open(path, "rb").read(1 << 26), 24
+        magic, _, _, count = struct.unpack_from("<4sIQQ", self.data)
+        if magic != b"GGUF":
+            sys.exit(f"{path}: is not a GGUF file")
+        self.entries = [self.entry() for _ in range(count)]  # (key, bytes)
+
+    def number(self, code, size):
+        self.at += size
+        return struct.unpack_from(code, self.data, self.at - size)[0]
+
+    def entry(self):
+        begin = self.at
+        size = self.number("<Q", 8)
+        key = self.data[self.at:self.at + size].decode()
+        self.at += size
+        self.skip(self.number("<I", 4))
+        return key, self.data[begin:self.at]
+
+    def skip(self, kind):
+        if kind == self.STRING:
+            size = self.number("<Q", 8)
+            self.at += size
+        elif kind == self.ARRAY:
+            inner, count = self.number("<I", 4), self.number("<Q", 8)
+            if inner in self.SIZES:
+                self.at += count * self.SIZES[inner]
+            else:
+                for _ in range(count):
+                    self.skip(inner)
+        else:
+            self.at += self.SIZES[kind]
+
+    def tokens(self):
+        """How many tokens the vocabulary has."""
+        key = "tokenizer.ggml.tokens"
+        data = dict(self.entries)[key]
+        return struct.unpack_from("<Q", data, 8 + len(key) + 8)[0]
+
+
+def entry(key, value):
+    number, data = typed(value)
+    return text(key) + struct.pack("<I", number) + data
+
+
+def write(model, path, tokenizer=None):
+    meta = [entry(key, value) for key, value in model.meta]
+    if tokenizer is not None:
+        source = Entries(tokenizer)
+        meta += [data for key, data in source.entries if key.startswith("tokenizer.")]
+        rows = lambda name, shape: (*shape[:-1], source.tokens()) if name in ("token_embd.weight", "output.weight") else shape
+        model.tensors = [(name, kind, rows(name, shape)) for name, kind, shape in model.tensors]
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(model.tensors), len(meta)) + b"".join(meta)
     offset = 0
     for tensor in model.tensors:
         name, kind, shape = tensor
@@ -255,6 +324,8 @@ def main():
             print(name, sum(size_of(t) for t in make().tensors))
     elif len(sys.argv) == 3 and sys.argv[1] in SHAPES:
         write(SHAPES[sys.argv[1]](), sys.argv[2])
+    elif len(sys.argv) == 5 and sys.argv[1] in SHAPES and sys.argv[3] == "--tokenizer":
+        write(SHAPES[sys.argv[1]](), sys.argv[2], sys.argv[4])
     else:
         sys.exit(__doc__ + "\nnames: " + ", ".join(SHAPES))
 
