@@ -101,6 +101,7 @@ def llama_2b(kind):
     """Two billion weights, for comparisons of speed: about 1.2 GB at four bits."""
     m = Model("llama", 32, 2048, 8192, 16, 4, 128, 49152, 8192, 100000)
     m.set("rope.dimension_count", 128)
+    m.meta.append(("general.file_type", 2 if kind == Q4_0 else 15))  # OpenVINO insists on it
     m.add("token_embd.weight", kind, 2048, m.vocab)
     for layer in range(m.layers):
         m.norms(layer, "attn_norm", "ffn_norm")
