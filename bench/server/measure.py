@@ -60,10 +60,11 @@ class Section:
         print(f"    [{self.name}: {wall:.1f} s, others used {max(0.0, others):.2f} of {os.cpu_count()} cores]")
 
 
-def measure_start(h, flags):
+def start_times(h, flags, rounds=5):
+    """Seconds from the start of the process to the first 200 of /health, once the packed weights are there."""
     times = []
     h.Server(*flags).stop()  # packs
-    for _ in range(5):
+    for _ in range(rounds):
         start = time.monotonic()
         process = subprocess.Popen([h.PROGRAM, "serve", "--port", "18437", "--model", h.MODEL, "--quiet"], stderr=subprocess.DEVNULL)
         while True:
@@ -73,10 +74,17 @@ def measure_start(h, flags):
                     if s.recv(100).startswith(b"HTTP/1.1 200"):
                         break
             except ConnectionError:
+                if process.poll() is not None:
+                    raise RuntimeError(f"invar serve ended with {process.returncode}") from None
                 time.sleep(0.002)
         times.append(time.monotonic() - start)
         process.terminate()
         process.wait()
+    return times
+
+
+def measure_start(h, flags):
+    times = start_times(h, flags)
     print(f"start to /health 200: median {statistics.median(times):.3f} s [{min(times):.3f}-{max(times):.3f}]   (target: below 1 s)")
 
 
@@ -145,7 +153,8 @@ def measure_render(h):
                   f"tokenizing its text alone {text:.1f} ms; a request at all {empty:.2f} ms")
 
 
-def measure_decode(h, server, rounds):
+def decode_speeds(h, server, rounds, flags=()):
+    """Tokens/s of one stream and of `invar bench` with these flags, of each round."""
     tokens, http, bench = 256, [], []
 
     def stream():
@@ -155,7 +164,7 @@ def measure_decode(h, server, rounds):
         return (tokens - 1) / (times[-1] - times[0])
 
     def native():
-        out = subprocess.run([h.PROGRAM, "bench", "--model", h.MODEL, "--decode", str(tokens), "--prompt", "0", "--depth", "0", "--sequences", "1", "--reps", "1", "--json"],
+        out = subprocess.run([h.PROGRAM, "bench", "--model", h.MODEL, "--decode", str(tokens), "--prompt", "0", "--depth", "0", "--sequences", "1", "--reps", "1", "--json", *flags],
                              capture_output=True, text=True, check=True).stdout
         return next(c["median_tokens_per_s"] for c in json.loads(out)["results"] if "decode" in c["name"])
 
@@ -163,6 +172,11 @@ def measure_decode(h, server, rounds):
     for _ in range(rounds):
         http.append(stream())
         bench.append(native())
+    return http, bench
+
+
+def measure_decode(h, server, rounds):
+    http, bench = decode_speeds(h, server, rounds)
     ratio = statistics.median(http) / statistics.median(bench)
     print(f"one stream: {statistics.median(http):.1f} tokens/s, invar bench {statistics.median(bench):.1f}: {ratio:.1%}   (target: at least 97 %)")
     print(f"    streams {[round(x, 1) for x in http]}, bench {[round(x, 1) for x in bench]}")
