@@ -1,129 +1,123 @@
 #!/usr/bin/env python3
-"""Invar against llama.cpp on this machine: one run, rounds interleaved, same file, same threads.
+"""Invar, llama.cpp, ik_llama.cpp and OpenVINO GenAI on this machine: same file, same threads, rounds interleaved, and what
+Invar must reach beside what it reached.
 
-    python3 bench/compare/compare.py MODEL.gguf [--threads 2] [--rounds 5] [--prompt 512] [--decode 64] [--json FILE]
+    python3 bench/compare/compare.py [--only MODELS] [--rounds 3] [--threads 2] [--quick] [--json FILE] [--plot FILE.svg]
 
-llama.cpp comes as the newest `xllamacpp` wheel, installed into build/peers by pip. Its own timings are used; prompts
-are the same kind of random token ids for both. A round is repeated when other processes used more than a tenth of a
-core meanwhile. Prints medians with minimum and maximum, and the median of the rounds' ratios.
+Fetches the peers, in the versions of engines.py, into build/peers, and makes or fetches the models: SmolLM2 135M, Gemma 3 270M,
+and two made files of 1.2 and 1.3 GB. Every engine runs in a process of its own in every round; a round of an engine is repeated,
+at most four times, while other processes use more than a tenth of a core (--no-wait: it counts, with a warning). Ratios are
+medians of the rounds' ratios. Figures of Invar alone (start, memory, server, busy machine) come last: own.py.
+The last line is "N targets met, N missed"; what could not be measured is missed, with the reason. Exit code 1 if any is missed.
 """
-import argparse, json, os, platform, random, statistics, subprocess, sys, time, venv
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PEERS = os.path.join(ROOT, "build", "peers")
-
-PEER_PROGRAM = r"""
-import json, random, sys
-import xllamacpp as x
-model, threads, prompt, decode, seed = sys.argv[1], *map(int, sys.argv[2:6])
-p = x.CommonParams()
-p.model.path, p.n_ctx, p.n_parallel, p.warmup = model, prompt + decode + 64, 1, True
-p.cpuparams.n_threads = p.cpuparams_batch.n_threads = threads
-server, rng = x.Server(p), random.Random(seed)
-def run(n, k):
-    ids = [rng.randrange(1000, 20000) for _ in range(n)]
-    r = server.handle_completions({"prompt": ids, "n_predict": k, "temperature": 0, "cache_prompt": False, "ignore_eos": True})
-    return (json.loads(r) if isinstance(r, str) else r)["timings"]
-run(32, 4)
-print(json.dumps({"prompt": run(prompt, 1)["prompt_per_second"], "decode": run(8, decode)["predicted_per_second"]}))
-"""
+import engines
+import machine
+import models
+import plot
+import report
+import targets
+from own import Own, measure_alone
+from results import Results
+from rounds import interleave, say
 
 
-def cpu_times():
-    """Busy time of the whole machine, in seconds."""
-    v = [int(x) for x in open("/proc/stat").readline().split()[1:]]
-    return (sum(v[:3]) + sum(v[5:8])) / os.sysconf("SC_CLK_TCK")
+def flags():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--only", default=",".join(models.NAMES), help="models, separated by commas (default: all)")
+    a.add_argument("--rounds", type=int, default=3)
+    a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--decode", type=int, default=64, help="steps of each decode measure")
+    a.add_argument("--quick", action="store_true", help="few tests and 16 steps, to see that all works")
+    a.add_argument("--deep", action="store_true", help="depth 8000 of all models, and 2048 of the made ones, too")
+    a.add_argument("--no-wait", action="store_true", help="count runs of a busy machine")
+    a.add_argument("--program", default=os.path.join(engines.ROOT, "build", "release", "invar"))
+    a.add_argument("--peers", default=engines.PEERS_FOLDER, help="folder of the peers (default: build/peers)")
+    a.add_argument("--json", help="all results, too")
+    a.add_argument("--plot", help="bars of the ratios, as SVG")
+    o = a.parse_args()
+    o.models = o.only.split(",")
+    unknown = [m for m in o.models if m not in models.NAMES]
+    if unknown:
+        a.error(f"--only: no model {unknown[0]!r}; there are {', '.join(models.NAMES)}")
+    if min(o.rounds, o.threads, o.decode) < 1:
+        a.error("--rounds, --threads and --decode: at least 1")
+    if o.threads > os.cpu_count():
+        a.error(f"--threads {o.threads}: this machine has {os.cpu_count()} cores")
+    if not os.access(o.program, os.X_OK):
+        a.error(f"{o.program} is not there: build it, or say --program")
+    o.program = os.path.abspath(o.program)
+    return o
 
 
-def measured(argv):
-    """stdout of argv, wall seconds, and cores that other processes used meanwhile."""
-    before, start = cpu_times(), time.monotonic()
-    child = os.times()
-    out = subprocess.run(argv, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    after, wall = os.times(), time.monotonic() - start
-    own = after.children_user + after.children_system - child.children_user - child.children_system
-    return out, wall, max(0.0, (cpu_times() - before - own) / wall)
+def peers(folder):
+    """Those that could be installed."""
+    found = []
+    for name, (package, version, _) in engines.PEERS.items():
+        try:
+            found.append(engines.Peer(name, engines.install(name, folder)[0]))
+        except (subprocess.CalledProcessError, OSError) as reason:
+            say(f"warning: without {name}: {package} {version} cannot be installed: {reason}")
+    return found
 
 
-def install():
-    python = os.path.join(PEERS, "bin", "python")
-    if not os.path.exists(python):
-        print("installing llama.cpp (xllamacpp) into build/peers", file=sys.stderr)
-        venv.create(PEERS, with_pip=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", "xllamacpp"], check=True)
-    version = subprocess.run([python, "-m", "pip", "show", "xllamacpp"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    return python, next(l.split()[1] for l in version.splitlines() if l.startswith("Version"))
-
-
-def cpu_model():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
+def print_all(results, o, kind, tests, names):
+    for model in results.runs:
+        report.print_model(results, kind, model, [engines.key(t) for t in tests[model]], names)
+    chosen, others = targets.applicable(kind, o.models)
+    outcomes = [(t.model, targets.outcome(t, results, kind)) for t in chosen]
+    report.print_targets(kind, outcomes)
+    if others:
+        print(f"\n{others} targets belong to models that --only leaves out")
+    return outcomes
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("model")
-    a.add_argument("--threads", type=int, default=2)
-    a.add_argument("--rounds", type=int, default=5)
-    a.add_argument("--prompt", type=int, default=512)
-    a.add_argument("--decode", type=int, default=64)
-    a.add_argument("--json")
-    o = a.parse_args()
-    python, version = install()
-    results = interleave(python, os.path.join(ROOT, "build", "release", "invar"), o)
-    facts = {"cpu": cpu_model(), "threads": o.threads, "xllamacpp": version, "model": os.path.basename(o.model), "date": time.strftime("%Y-%m-%d")}
-    print(f"\n{facts['cpu']}, {o.threads} threads, {facts['model']}, xllamacpp {version}, {facts['date']}; tokens/s, median [min-max] of {o.rounds}\n")
-    print(f"| {'measure':16} | {'llama.cpp':>22} | {'Invar':>22} | ratio |\n|---|---|---|---|")
-    for key, label in (("prompt", f"prompt {o.prompt}"), ("decode", f"decode {o.decode}")):
-        cell = lambda v: f"{statistics.median(v):.1f} [{min(v):.1f}-{max(v):.1f}]"
-        print(f"| {label:16} | {cell(results['llama.cpp'][key]):>22} | {cell(results['invar'][key]):>22} | {ratio(results, key):.2f} |")
+    o = flags()
+    kind, runner, results = machine.kind(), machine.Runner(not o.no_wait), Results()
+    invar, found = engines.Invar(o.program), peers(o.peers)
+    names = [engines.OWN, *(p.name for p in found)]
+    version = subprocess.run([o.program, "--version"], stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    facts = {"date": time.strftime("%Y-%m-%d"), "cpu": machine.cpu_model(), "cores": os.cpu_count(), "kind": kind, "threads": o.threads,
+             "rounds": o.rounds, "versions": {engines.OWN: version[0] if version else "", **{p.name: " ".join(engines.PEERS[p.name][:2]) for p in found}}}
+    tests = {model: models.tests_of(model, 16 if o.quick else o.decode, o.quick, o.deep) for model in o.models}
+    for model in o.models:
+        try:
+            path = models.file_of(model, o.program)
+            invar.pack(path, o.threads)
+        except (subprocess.CalledProcessError, OSError, machine.Failed) as reason:
+            say(f"warning: without {model}: {reason}")
+            continue
+        interleave(results, runner, [invar, *found], model, path, tests[model], o.rounds, o.threads)
+        measure_alone(results, runner, model, Own(invar, path, o.threads, o.rounds))
+    print(f"{facts['cpu']}, {facts['cores']} cores, {o.threads} threads, {o.rounds} rounds, {facts['date']}")
+    print("; ".join(f"{name}: {v}" for name, v in facts["versions"].items()))
+    outcomes = print_all(results, o, kind, tests, names)
+    loudest = max(runner.noise, default=(0, ""))
+    if loudest[0] > machine.QUIET_CORES:
+        noisy = sum(cores > machine.QUIET_CORES for cores, _ in runner.noise)
+        print(f"\nwarning: in {noisy} of {len(runner.noise)} runs other processes used more than {machine.QUIET_CORES} cores, {loudest[0]:.2f} at most ({loudest[1]})")
+    write_files(o, kind, facts, tests, results, outcomes)
+    met = sum(outcome.met for _, outcome in outcomes)
+    print(f"\n{met} targets met, {len(outcomes) - met} missed")
+    return 1 if met < len(outcomes) else 0
+
+
+def write_files(o, kind, facts, tests, results, outcomes):
     if o.json:
-        json.dump({"facts": facts, "results": results}, open(o.json, "w"), indent=1)
-
-
-def interleave(python, invar, o):
-    """Tokens/s of each round, by engine and measure."""
-    engines = {
-        "llama.cpp": lambda seed: json.loads(measured_peer(python, o, seed)),
-        "invar": lambda seed: invar_result(invar, o),
-    }
-    results = {name: {"prompt": [], "decode": []} for name in engines}
-    for r in range(o.rounds):
-        for name, run in engines.items():
-            one = run(r)
-            for key in ("prompt", "decode"):
-                results[name][key].append(one[key])
-            print(f"round {r + 1}/{o.rounds} {name}: prompt {one['prompt']:.0f} tokens/s, decode {one['decode']:.1f} tokens/s", file=sys.stderr)
-    return results
-
-
-def ratio(results, key):
-    """Invar over llama.cpp: the median of the rounds' ratios, so that a slow stretch of the machine counts for both."""
-    return statistics.median(a / b for a, b in zip(results["invar"][key], results["llama.cpp"][key]))
-
-
-def quiet(argv):
-    for attempt in range(4):
-        out, wall, foreign = measured(argv)
-        if foreign <= 0.1:
-            return out
-        print(f"other processes used {foreign:.2f} cores, again", file=sys.stderr)
-    print("warning: the machine is not quiet", file=sys.stderr)
-    return out
-
-
-def measured_peer(python, o, seed):
-    return quiet([python, "-c", PEER_PROGRAM, o.model, str(o.threads), str(o.prompt), str(o.decode), str(seed)]).strip().splitlines()[-1]
-
-
-def invar_result(invar, o):
-    out = json.loads(quiet([invar, "bench", "--model", o.model, "--threads", str(o.threads), "--prompt", str(o.prompt),
-                            "--decode", str(o.decode), "--depth", "0", "--sequences", "1", "--reps", "1", "--json"]))
-    results = {r["name"]: r["median_tokens_per_s"] for r in out["results"]}
-    return {"prompt": results[f"prompt {o.prompt}"], "decode": results["decode, depth 0"]}
+        with open(o.json, "w") as file:
+            json.dump({"facts": facts, "runs": results.runs, "alone": results.alone, "not_measured": results.reasons,
+                       "targets": [{"model": model, **outcome._asdict()} for model, outcome in outcomes]}, file, indent=1)
+    if o.plot:
+        found = [(model, test, report.best(results, kind, model, engines.key(test))) for model in results.runs for test in tests[model]]
+        plot.draw(o.plot, [(model, report.title(test), *best) for model, test, best in found if best])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,12 +9,15 @@ than 0.5 apart: what comes after is decided by the rounding of activations, not 
 file, rounds interleaved (bench/compare); a measure passes if the median of the rounds' ratios is at least 1. Ends with
 "N passed, N failed". --rounds 0 leaves the speed out. Needs the release build; pip fetches llama.cpp (`xllamacpp`).
 """
-import argparse, json, os, re, statistics, subprocess, sys, tempfile
+import argparse, json, os, re, subprocess, sys, tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "bench", "compare"))
-import compare  # noqa: E402
+import engines  # noqa: E402
+import machine  # noqa: E402
 from prompts import PROMPTS  # noqa: E402
+from results import Results  # noqa: E402
+from rounds import interleave  # noqa: E402
 
 MARGIN = 0.5
 
@@ -93,12 +96,14 @@ def check_answers(python, invar, o):
 
 
 def check_speed(python, invar, o):
-    results = compare.interleave(python, invar, o)
-    ratios = {key: compare.ratio(results, key) for key in ("prompt", "decode")}
-    for key, ratio in ratios.items():
-        rates = " against ".join(f"{statistics.median(results[e][key]):.1f}" for e in ("invar", "llama.cpp"))
-        print(f"{'ok' if ratio >= 1 else 'FAILED':6} {key} speed: {ratio:.2f} times llama.cpp's; medians {rates} tokens/s")
-    return [key for key, ratio in ratios.items() if ratio < 1]
+    results, model = Results(), os.path.basename(o.model)
+    tests = [f"prompt:{o.prompt}", f"decode:0:{o.decode}"]
+    interleave(results, machine.Runner(wait=True), [engines.Invar(invar), engines.Peer("llama.cpp", python)], model, o.model, tests, o.rounds, o.threads)
+    ratios = {test: results.ratio(model, engines.key(test), "llama.cpp") for test in tests}
+    for test, ratio in ratios.items():
+        rates = " against ".join(f"{results.speed(model, engines.key(test), e):.1f}" for e in (engines.OWN, "llama.cpp"))
+        print(f"{'ok' if ratio >= 1 else 'FAILED':6} {engines.key(test)} speed: {ratio:.2f} times llama.cpp's; medians {rates} tokens/s")
+    return [test for test, ratio in ratios.items() if ratio < 1]
 
 
 def main():
@@ -115,8 +120,8 @@ def main():
         subprocess.run(["bash", os.path.join(ROOT, "packaging", "fetch_model.sh"), o.model], check=True)
         found = json.loads(subprocess.run([invar, "pull", o.model, "--json"], check=True, text=True, stdout=subprocess.PIPE).stdout)
         o.model = found["path"]
-    python, version = compare.install()
-    print(f"{os.path.basename(o.model)}, xllamacpp {version}, {compare.cpu_model()}, {o.threads} threads")
+    python, version = engines.install("llama.cpp")
+    print(f"{os.path.basename(o.model)}, xllamacpp {version}, {machine.cpu_model()}, {o.threads} threads")
     failed = check_answers(python, invar, o)
     checks = len(PROMPTS)
     if o.rounds > 0:

@@ -12,7 +12,7 @@ import json, os, subprocess, sys, tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "bench", "compare"))
-import compare  # noqa: E402
+import engines  # noqa: E402
 
 TOLERANCE = 5e-2  # of a log-probability; both keep keys and values in F16, llama.cpp its table of GELU, too
 
@@ -76,7 +76,7 @@ print(json.dumps((row - row.max() - np.log(np.exp(row - row.max()).sum())).tolis
 
 
 def main():
-    python, version = compare.install()
+    python, version = engines.install("llama.cpp")
     subprocess.run([python, "-m", "pip", "install", "-q", "gguf", "numpy"], check=True)
     invar = os.path.join(ROOT, "build", "release", "invar")
     prompts = [[1] + [(7 + 13 * i * i) % 317 + 3 for i in range(n)] for n in (1, 4, 11, 12, 13, 40, 100)]
