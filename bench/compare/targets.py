@@ -33,7 +33,7 @@ def over_best(test):
 
 def stream_share(r, kind, model):
     """Bytes of weights per second over what the memory gave in the same minutes, by rounds."""
-    read = r.field(model, "weight_bytes_per_token") / 1e9
+    read = r.field(model, "decode_bytes_per_step") / 1e9
     streams, speeds = r.fields(model, "stream_gb_per_s"), r.speeds(model, OWN, "decode:0")
     shares = [read * speed / stream for speed, stream in zip(speeds, streams) if speed and stream]
     if not shares:
