@@ -101,6 +101,10 @@ TEST(TokenizerGguf, encoders_with_the_cut_of_gpt2_stand_between_marks) {
   EXPECT_EQ(around("gpt-2"), std::vector<int32_t>());
   v.vocab.add_sep = false;
   EXPECT_EQ(around("roberta-bpe"), (std::vector<int32_t>{0}));
+  // As newer converters write it, whose add_sep is about what stands between two texts.
+  v.vocab.add_eos = true;
+  v.vocab.eos = 1;
+  EXPECT_EQ(around("roberta-bpe"), (std::vector<int32_t>{0, 1}));
 }
 
 TEST(TokenizerUnigram, file_and_gguf_vocabularies_give_the_reference_ids) {

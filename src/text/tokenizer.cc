@@ -112,7 +112,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(const GgufVocab& v
   }
   t->prefix_.clear();
   t->suffix_.clear();
-  const std::optional<bool> add_eos = between_marks ? vocab.add_sep : vocab.add_eos;
+  // Newer files of encoders say by add_sep whether one stands between two texts.
+  const std::optional<bool> add_eos = between_marks && !vocab.add_eos ? vocab.add_sep : vocab.add_eos;
   if (vocab.add_bos.value_or(wanted.bos != 0) && t->bos_ != kNoToken) t->prefix_.push_back(t->bos_);
   if (add_eos.value_or(wanted.eos != 0) && t->eos_ != kNoToken) t->suffix_.push_back(t->eos_);
   t->collect_stop_ids(eom);
