@@ -11,6 +11,16 @@
 
 namespace invar::text {
 
+// tokenizer.ggml.token_type
+enum TokenType : int32_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
+
 struct GgufVocab {
   // tokenizer.ggml.model: gpt2 (byte-level BPE), llama (SentencePiece BPE), gemma4 (BPE over text), bert
   // (WordPiece), t5 (Unigram)

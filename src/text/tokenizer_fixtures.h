@@ -118,15 +118,6 @@ struct OwnedVocab {
   }
 };
 
-enum TokenType : int32_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
-
 // tokenizer.ggml.model = gpt2.
 inline OwnedVocab byte_level_vocab(const std::string& tokenizer_json, std::string_view pre) {
   const boost::json::value root = boost::json::parse(tokenizer_json);

@@ -61,9 +61,23 @@ const std::vector<PreName>& table() {
   return rows;
 }
 
+// Some files have line ends themselves where others have the escapes for them.
+std::string with_escapes(const std::string& pattern) {
+  std::string out;
+  for (const char c : pattern)
+    if (c == '\r')
+      out += "\\r";
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  return out;
+}
+
 }  // namespace
 
-std::string gguf_pre_name(const std::vector<std::string>& splits, bool nfc, bool ignore_merges) {
+std::string gguf_pre_name(std::vector<std::string> splits, bool nfc, bool ignore_merges) {
+  std::ranges::transform(splits, splits.begin(), with_escapes);
   for (const PreName& row : table())
     if (row.nfc == nfc && row.ignore_merges == ignore_merges &&
         std::equal(row.splits.begin(), row.splits.end(), splits.begin(), splits.end()))

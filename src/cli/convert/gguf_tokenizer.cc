@@ -6,9 +6,10 @@
 #include <boost/json.hpp>
 #include <memory>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/quote.h"
+#include "cli/convert/gguf_ranks.h"
+#include "cli/convert/tokenizer_json.h"
 #include "cli/quality/built_in_text.h"
 #include "cli/text_setup.h"
 #include "text/gguf_vocab.h"
@@ -22,15 +23,6 @@ namespace json = boost::json;
 using text::Special;
 using text::Tokenizer;
 
-enum TokenType : int32_t {
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6
-};
-
 // Where cuts, normalizers and byte fallback differ, these do.
 constexpr std::string_view kProbes[] = {" leading and  double   blanks\n\n\n\tand tabs \r\n end ",
                                         "I'll we've I'M don'T 1234567890 12 3.14 x=(a+b)*c; // !?... --- ___",
@@ -39,147 +31,7 @@ constexpr std::string_view kProbes[] = {" leading and  double   blanks\n\n\n\tan
                                         "\U0001F600\U0001F468\u200D\U0001F469",
                                         "HTTPServer camelCase iPhone\u00a0X \u00bd \u2167 \uff11\uff12"};
 
-const json::object* object_at(const json::object& o, const char* key) {
-  const json::value* v = o.if_contains(key);
-  return v == nullptr ? nullptr : v->if_object();
-}
-std::string_view text_at(const json::object& o, const char* key) {
-  const json::value* v = o.if_contains(key);
-  const json::string* s = v == nullptr ? nullptr : v->if_string();
-  return s == nullptr ? std::string_view() : std::string_view(s->data(), s->size());
-}
-bool flag_at(const json::object& o, const char* key) {
-  const json::value* v = o.if_contains(key);
-  return v != nullptr && v->is_bool() && v->get_bool();
-}
-
-Status refuse(const std::string& what) {
-  return unsupported(fmt::format("tokenizer.json: {}; without DST the model is packed", what));
-}
-
-// The patterns that a step of pre_tokenizer cuts by; false: it is none of those that GGUF names stand for.
-bool add_splits(const json::object& step, std::vector<std::string>& splits) {
-  const std::string_view type = text_at(step, "type");
-  if (type == "Sequence") {
-    const json::value* list = step.if_contains("pretokenizers");
-    if (list == nullptr || !list->is_array()) return false;
-    for (const json::value& inner : list->get_array())
-      if (!inner.is_object() || !add_splits(inner.get_object(), splits)) return false;
-    return true;
-  }
-  if (type == "Digits" && flag_at(step, "individual_digits")) {
-    splits.emplace_back("\\p{N}");
-    return true;
-  }
-  if (type == "ByteLevel" && !flag_at(step, "add_prefix_space")) {
-    if (flag_at(step, "use_regex"))
-      splits.emplace_back(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)");
-    return true;
-  }
-  const json::object* pattern = object_at(step, "pattern");
-  if (type != "Split" || pattern == nullptr || flag_at(step, "invert") ||
-      text_at(step, "behavior") != "Isolated")
-    return false;
-  splits.emplace_back(text_at(*pattern, "Regex"));
-  return !splits.back().empty();
-}
-
-Result<std::string> pre_name(const json::object& file, bool ignore_merges) {
-  const json::object* normalizer = object_at(file, "normalizer");
-  if (normalizer != nullptr && json::serialize(*normalizer) == R"({"type":"Sequence","normalizers":[]})")
-    normalizer = nullptr;
-  const bool nfc = normalizer != nullptr && text_at(*normalizer, "type") == "NFC";
-  std::vector<std::string> splits;
-  const json::object* step = object_at(file, "pre_tokenizer");
-  if (step != nullptr && (normalizer == nullptr || nfc) && add_splits(*step, splits))
-    if (std::string name = gguf_pre_name(splits, nfc, ignore_merges); !name.empty()) return name;
-  return refuse(fmt::format(
-      "GGUF has no name known here for its normalizer and cut, {} and {}",
-      printable_within(json::serialize(file.contains("normalizer") ? file.at("normalizer") : json::value()),
-                       200),
-      printable_within(
-          json::serialize(file.contains("pre_tokenizer") ? file.at("pre_tokenizer") : json::value()), 400)));
-}
-
-Status put_token(GgufTokenizer& t, std::string_view text, const json::value* id, int32_t type) {
-  if (id == nullptr || !id->is_int64() || id->get_int64() < 0 || id->get_int64() >= int64_t(t.tokens.size()))
-    return corrupt(fmt::format("tokenizer.json: token {} has no id below {} (vocab_size)", quote(text),
-                               t.tokens.size()));
-  const auto i = static_cast<size_t>(id->get_int64());
-  t.tokens[i] = text;
-  t.types[i] = type;
-  return {};
-}
-
-Status add_tokens(const json::object& file, const json::object& model, bool has_bytes, GgufTokenizer& t) {
-  const json::object* vocab = object_at(model, "vocab");
-  if (vocab == nullptr) return corrupt("tokenizer.json: model.vocab is missing or no object");
-  for (const auto& [text, id] : *vocab) {
-    const std::string_view token(text.data(), text.size());
-    const bool is_byte = has_bytes && token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
-    RETURN_IF_ERROR(put_token(t, token, &id, is_byte ? kByte : kNormal));
-  }
-  const std::string_view unknown = text_at(model, "unk_token");
-  const json::value* added = file.if_contains("added_tokens");
-  if (added == nullptr || !added->is_array()) return {};
-  for (const json::value& entry : added->get_array()) {
-    if (!entry.is_object()) return corrupt("tokenizer.json: an entry of added_tokens is no object");
-    const json::object& o = entry.get_object();
-    std::string token(text_at(o, "content"));
-    const bool special = flag_at(o, "special");
-    // GGUF has whole pieces of text as they are in the text, with blanks.
-    constexpr std::string_view kBlank = "\u2581";
-    for (size_t at = 0; has_bytes && !special && (at = token.find(kBlank, at)) != std::string::npos;)
-      token.replace(at, kBlank.size(), " ");
-    RETURN_IF_ERROR(put_token(t, token, o.if_contains("id"),
-                              !special                        ? kUserDefined
-                              : has_bytes && token == unknown ? kUnknown
-                                                              : kControl));
-  }
-  return {};
-}
-
-Status add_merges(const json::object& model, GgufTokenizer& t) {
-  const json::value* list = model.if_contains("merges");
-  if (list == nullptr || !list->is_array())
-    return corrupt("tokenizer.json: model.merges is missing or no list");
-  for (const json::value& merge : list->get_array()) {
-    if (merge.is_string()) {
-      t.merges.emplace_back(merge.get_string());
-    } else if (merge.is_array() && merge.get_array().size() == 2 && merge.get_array()[0].is_string() &&
-               merge.get_array()[1].is_string()) {
-      t.merges.push_back(fmt::format("{} {}", std::string_view(merge.get_array()[0].get_string()),
-                                     std::string_view(merge.get_array()[1].get_string())));
-    } else {
-      return corrupt("tokenizer.json: an entry of model.merges is no pair of pieces");
-    }
-  }
-  return {};
-}
-
-// SentencePiece files have a score per piece instead of merges: the sooner a piece is made, the higher.
-void merges_to_scores(GgufTokenizer& t) {
-  std::unordered_map<std::string, size_t> made;
-  for (const std::string& merge : t.merges) {
-    std::string piece = merge;
-    if (const size_t blank = piece.find(' '); blank != std::string::npos) piece.erase(blank, 1);
-    made.emplace(std::move(piece), made.size());
-  }
-  t.scores.assign(t.tokens.size(), -static_cast<float>(made.size() + 1));
-  for (size_t i = 0; i < t.tokens.size(); ++i)
-    if (const auto at = made.find(t.tokens[i]); at != made.end() && t.types[i] == kNormal)
-      t.scores[i] = -static_cast<float>(at->second);
-  t.merges.clear();
-}
-
-bool prefixes_a_blank(const json::object& file) {
-  const json::object *normalizer = object_at(file, "normalizer"), *cut = object_at(file, "pre_tokenizer");
-  if (normalizer != nullptr && json::serialize(*normalizer).find("\"Prepend\"") != std::string::npos)
-    return true;
-  return cut != nullptr && text_at(*cut, "type") == "Metaspace" && text_at(*cut, "prepend_scheme") != "never";
-}
-
-Result<GgufTokenizer> vocabulary(const std::string& content, int32_t rows) {
+Result<GgufTokenizer> json_vocabulary(const std::string& content, int32_t rows) {
   json::error_code error;
   const json::value root = json::parse(content, error, {}, {.max_depth = 64});
   if (error) return corrupt("tokenizer.json: " + error.message());
@@ -187,26 +39,11 @@ Result<GgufTokenizer> vocabulary(const std::string& content, int32_t rows) {
   const json::object* model = file == nullptr ? nullptr : object_at(*file, "model");
   if (model == nullptr) return corrupt("tokenizer.json: model is missing");
   const std::string_view type = text_at(*model, "type");
-  if (type != "BPE" && !(type.empty() && model->contains("merges")))
-    return refuse(
-        fmt::format("tokenizers of the kind {} cannot be written to GGUF yet; BPE can", quote(type)));
-  GgufTokenizer t;
-  const bool has_bytes = flag_at(*model, "byte_fallback");
-  t.tokens.resize(static_cast<size_t>(rows));
-  t.types.assign(t.tokens.size(), kUnused);
-  for (size_t i = 0; i < t.tokens.size(); ++i)
-    t.tokens[i] = fmt::format("[PAD{}]", i);
-  RETURN_IF_ERROR(add_tokens(*file, *model, has_bytes, t));
-  RETURN_IF_ERROR(add_merges(*model, t));
-  t.model = has_bytes ? "llama" : "gpt2";
-  if (has_bytes) {
-    t.pre = "default";
-    t.space_prefix = prefixes_a_blank(*file);
-    merges_to_scores(t);
-  } else {
-    ASSIGN_OR_RETURN(t.pre, pre_name(*file, flag_at(*model, "ignore_merges")));
-  }
-  return t;
+  if (type == "Unigram") return unigram_vocabulary(*file, *model, rows);
+  if (type == "WordPiece") return word_piece_vocabulary(*file, *model, rows);
+  if (type == "BPE" || (type.empty() && model->contains("merges")))
+    return bpe_vocabulary(*file, *model, rows);
+  return refuse_tokenizer(fmt::format("GGUF has no form of tokenizers of the kind {}", quote(type)));
 }
 
 // As a reader of the file would see it.
@@ -221,47 +58,72 @@ Result<std::shared_ptr<const Tokenizer>> read_back(const GgufTokenizer& t) {
   v.add_bos = t.add_bos;
   v.add_eos = t.add_eos;
   v.add_space_prefix = t.space_prefix;
+  v.remove_extra_whitespaces = t.remove_extra_whitespaces;
+  v.charsmap = t.charsmap;
   for (const auto& [key, id] : t.ids)
     for (const auto& [name, to] : {std::pair{"bos", &v.bos},
                                    {"eos", &v.eos},
                                    {"eot", &v.eot},
                                    {"eom", &v.eom},
-                                   {"unknown", &v.unknown}})
+                                   {"unknown", &v.unknown},
+                                   {"cls", &v.cls},
+                                   {"seperator", &v.sep}})
       if (std::string_view(key) == fmt::format("tokenizer.ggml.{}_token_id", name)) *to = id;
   return Tokenizer::from_gguf(v);
 }
 
+// Special tokens in the middle of a text: whether what follows is the beginning of a text again.
+std::string text_with_special(const Tokenizer& tokenizer) {
+  std::string text = "a";
+  int left = 16;
+  for (int32_t id = 0; id < tokenizer.vocab_size() && left > 0; ++id) {
+    if (!tokenizer.is_control(id) || tokenizer.token_bytes(id).empty()) continue;
+    text += std::string(tokenizer.token_bytes(id)) + "the";
+    --left;
+  }
+  return text;
+}
+
 Status compare(const Tokenizer& file, const Tokenizer& gguf) {
   if (!std::ranges::equal(file.prefix(), gguf.prefix()) || !std::ranges::equal(file.suffix(), gguf.suffix()))
-    return refuse("what it puts around a text cannot be said in GGUF");
-  std::vector<std::string_view> texts(std::begin(kProbes), std::end(kProbes));
-  texts.push_back(built_in_text());
-  for (const std::string_view text : texts) {
+    return refuse_tokenizer("what it puts around a text cannot be said in GGUF");
+  std::vector<std::string> texts(std::begin(kProbes), std::end(kProbes));
+  texts.emplace_back(built_in_text());
+  texts.push_back(text_with_special(file));
+  for (const std::string& text : texts) {
     for (const Special special : {Special::kParse, Special::kPlain}) {
       ASSIGN_OR_RETURN(const auto wanted, file.encode(text, special));
       ASSIGN_OR_RETURN(const auto got, gguf.encode(text, special));
       if (wanted == got) continue;
       const auto at =
           std::mismatch(wanted.begin(), wanted.end(), got.begin(), got.end()).first - wanted.begin();
-      return refuse(fmt::format("GGUF's form of it would give other ids than it does, for {} from id {} on",
-                                quote(text.substr(0, 60)), at));
+      return refuse_tokenizer(
+          fmt::format("GGUF's form of it would give other ids than it does, for {} from id {} on",
+                      quote(text.substr(0, 60)), at));
     }
   }
+  for (int32_t id = 0; id < file.vocab_size(); ++id)
+    if (!file.token_bytes(id).empty() && file.token_bytes(id) != gguf.token_bytes(id))
+      return refuse_tokenizer(fmt::format("GGUF's form of it would write token {} as {}, not {}", id,
+                                          quote(gguf.token_bytes(id)), quote(file.token_bytes(id))));
   return {};
 }
 
-// Ids that end an answer and that a reader does not find by their names have two keys.
-Status add_stop_ids(const text::TextModel& folder, GgufTokenizer& t) {
-  std::vector<const char*> keys = {"tokenizer.ggml.eom_token_id", "tokenizer.ggml.eot_token_id"};
-  for (const int32_t id : folder.stop_ids) {
-    ASSIGN_OR_RETURN(const auto reader, read_back(t));
-    if (std::ranges::find(reader->stop_ids(), id) != reader->stop_ids().end()) continue;
-    if (keys.empty())
-      return refuse(fmt::format("GGUF has no key for so many ends of an answer (eos_token_id {})", id));
-    t.ids.emplace_back(keys.back(), static_cast<uint32_t>(id));
-    keys.pop_back();
-  }
-  return {};
+// A reader of the file that ends answers where the folder does. Ids for that which it does not find by their
+// names have two keys.
+Result<std::shared_ptr<const Tokenizer>> reader_with_stops(const text::TextModel& folder, GgufTokenizer& t) {
+  ASSIGN_OR_RETURN(auto reader, read_back(t));
+  std::vector<int32_t> missing;
+  for (const int32_t id : folder.stop_ids)
+    if (std::ranges::find(reader->stop_ids(), id) == reader->stop_ids().end()) missing.push_back(id);
+  if (missing.empty()) return reader;
+  constexpr const char* kKeys[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+  if (missing.size() > std::size(kKeys))
+    return refuse_tokenizer(
+        fmt::format("GGUF has no key for so many ends of an answer (eos_token_id {})", missing.back()));
+  for (size_t i = 0; i < missing.size(); ++i)
+    t.set_id(kKeys[i], missing[i]);
+  return read_back(t);
 }
 
 Status add_templates(const ModelSource& source, text::HfTokenizerConfig config, GgufTokenizer& t) {
@@ -274,46 +136,72 @@ Status add_templates(const ModelSource& source, text::HfTokenizerConfig config, 
   return {};
 }
 
-Status need_no_other(const ModelSource& source) {
-  for (const char* name : {"tekken.json", "qwen.tiktoken", "tokenizer.model"})
-    if (source.side_file(name).status().code() != Code::kNotFound)
-      return unsupported(fmt::format("{}: {} cannot be written to GGUF; a tokenizer.json beside it can",
-                                     source.path(), name));
-  return {};
+struct FolderFile {
+  const char* name = nullptr;  // nullptr: the folder has none
+  std::string content;
+};
+
+Result<FolderFile> tokenizer_file(const ModelSource& source) {
+  std::vector<const char*> names = {"tokenizer.json"};
+  names.insert(names.end(), std::begin(text::kRankFiles), std::end(text::kRankFiles));
+  for (const char* name : names) {
+    auto content = source.side_file(name);
+    if (content.ok()) return FolderFile{name, *std::move(content)};
+    if (content.status().code() != Code::kNotFound) return content.status();
+  }
+  if (source.side_file("tokenizer.model").status().code() != Code::kNotFound)
+    return unsupported(fmt::format(
+        "{}: tokenizer.model cannot be written to GGUF; a tokenizer.json beside it can", source.path()));
+  return FolderFile();
+}
+
+// BOS, EOS and the others by what tokenizer_config.json calls them; where it names none, the two that stand
+// around every text do.
+void add_ids(const text::TextModel& folder, const text::HfTokenizerConfig& config, GgufTokenizer& t) {
+  const Tokenizer& tokenizer = *folder.tokenizer;
+  const auto prefix = tokenizer.prefix(), suffix = tokenizer.suffix();
+  int32_t eos = tokenizer.eos();
+  if (eos < 0 && suffix.size() == 1) eos = suffix.front();
+  if (eos < 0 && !folder.stop_ids.empty()) eos = folder.stop_ids.front();
+  t.set_id("tokenizer.ggml.bos_token_id", tokenizer.bos());
+  t.set_id("tokenizer.ggml.eos_token_id", eos);
+  for (const auto& [key, name] : {std::pair{"tokenizer.ggml.padding_token_id", "pad_token"},
+                                  {"tokenizer.ggml.unknown_token_id", "unk_token"},
+                                  {"tokenizer.ggml.cls_token_id", "cls_token"},
+                                  {"tokenizer.ggml.seperator_token_id", "sep_token"},
+                                  {"tokenizer.ggml.mask_token_id", "mask_token"}})
+    t.set_id(key, tokenizer.id_of(config.special_token(name)));
+  t.add_bos = !prefix.empty();
+  t.add_eos = !suffix.empty();
 }
 
 }  // namespace
 
 Result<GgufTokenizer> gguf_tokenizer(const ModelSource& source, int32_t rows) {
-  const auto content = source.side_file("tokenizer.json");
-  if (!content.ok()) {
-    if (content.status().code() != Code::kNotFound) return content.status();
-    RETURN_IF_ERROR(need_no_other(source));
-    return GgufTokenizer();
-  }
+  ASSIGN_OR_RETURN(const FolderFile file, tokenizer_file(source));
+  if (file.name == nullptr) return GgufTokenizer();
   ASSIGN_OR_RETURN(const text::TextModel folder, set_up_text(source, {.vocab = rows, .chat_template = {}}));
   const Tokenizer& tokenizer = *folder.tokenizer;
-  Result<GgufTokenizer> made = vocabulary(*content, rows);
+  const bool has_ranks = file.name != std::string_view("tokenizer.json");
+  Result<GgufTokenizer> made = has_ranks ? rank_vocabulary(file.name, file.content, tokenizer, rows)
+                                         : json_vocabulary(file.content, rows);
   if (!made.ok()) return made.status().with_context(source.path());
   GgufTokenizer& t = *made;
   std::string config_text;
   if (auto text = source.side_file("tokenizer_config.json"); text.ok()) config_text = *std::move(text);
   ASSIGN_OR_RETURN(text::HfTokenizerConfig config, text::parse_hf_tokenizer_config(config_text));
-  const int32_t eos =
-      tokenizer.eos() >= 0 || folder.stop_ids.empty() ? tokenizer.eos() : folder.stop_ids.front();
-  for (const auto& [key, id] :
-       {std::pair{"tokenizer.ggml.bos_token_id", tokenizer.bos()},
-        {"tokenizer.ggml.eos_token_id", eos},
-        {"tokenizer.ggml.padding_token_id", tokenizer.id_of(config.special_token("pad_token"))},
-        {"tokenizer.ggml.unknown_token_id", tokenizer.id_of(config.special_token("unk_token"))}})
-    if (id >= 0) t.ids.emplace_back(key, static_cast<uint32_t>(id));
-  t.add_bos = tokenizer.add_bos();
-  t.add_eos = tokenizer.add_eos();
+  add_ids(folder, config, t);
   RETURN_IF_ERROR(add_templates(source, std::move(config), t));
-  RETURN_IF_ERROR(add_stop_ids(folder, t).with_context(source.path()));
-  ASSIGN_OR_RETURN(const auto reader, read_back(t));
-  RETURN_IF_ERROR(compare(tokenizer, *reader).with_context(source.path()));
+  const auto reader = reader_with_stops(folder, t);
+  if (!reader.ok()) return reader.status().with_context(source.path());
+  RETURN_IF_ERROR(compare(tokenizer, **reader).with_context(source.path()));
+  if (has_ranks) RETURN_IF_ERROR(check_whole_tokens(tokenizer, **reader).with_context(source.path()));
   return made;
+}
+
+void GgufTokenizer::set_id(const char* key, int32_t id) {
+  const auto is_key = [&](const auto& pair) { return std::string_view(pair.first) == key; };
+  if (id >= 0 && std::ranges::none_of(ids, is_key)) ids.emplace_back(key, static_cast<uint32_t>(id));
 }
 
 void GgufTokenizer::add_to(GgufWriter& writer) const {
@@ -325,6 +213,9 @@ void GgufTokenizer::add_to(GgufWriter& writer) const {
   writer.add_i32s("tokenizer.ggml.token_type", types);
   if (!merges.empty()) writer.add_strings("tokenizer.ggml.merges", merges);
   if (space_prefix) writer.add_bool("tokenizer.ggml.add_space_prefix", *space_prefix);
+  if (remove_extra_whitespaces)
+    writer.add_bool("tokenizer.ggml.remove_extra_whitespaces", *remove_extra_whitespaces);
+  if (!charsmap.empty()) writer.add_u8s("tokenizer.ggml.precompiled_charsmap", charsmap);
   writer.add_bool("tokenizer.ggml.add_bos_token", add_bos);
   writer.add_bool("tokenizer.ggml.add_eos_token", add_eos);
   for (const auto& [key, id] : ids)

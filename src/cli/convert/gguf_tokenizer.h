@@ -1,6 +1,6 @@
 #pragma once
-// GgufTokenizer: tokenizer.json and what stands beside it as the metadata that GGUF files have for it. It is
-// checked by what our reader makes of both: their ids for texts that show differences. A plain value.
+// GgufTokenizer: a folder's tokenizer and what stands beside it as the metadata that GGUF files have for it.
+// It is checked by what our reader makes of both: their ids for texts that show differences. A plain value.
 
 #include <cstdint>
 #include <optional>
@@ -19,11 +19,13 @@ struct GgufTokenizer {
   std::vector<std::string> tokens, merges;
   std::vector<float> scores;  // empty: none
   std::vector<int32_t> types;
-  std::optional<bool> space_prefix;
+  std::string charsmap;  // bytes; "": none
+  std::optional<bool> space_prefix, remove_extra_whitespaces;
   bool add_bos = false, add_eos = false;
   std::vector<std::pair<const char*, uint32_t>> ids;           // keys of special tokens
   std::vector<std::pair<std::string, std::string>> templates;  // by name
 
+  void set_id(const char* key, int32_t id);  // unless id is negative; the first one counts
   void add_to(GgufWriter& writer) const;
 };
 
@@ -33,6 +35,6 @@ Result<GgufTokenizer> gguf_tokenizer(const ModelSource& source, int32_t rows);
 
 // What GGUF calls a byte-level cut of texts: these patterns one after the other, then bytes. "": it has no
 // name.
-std::string gguf_pre_name(const std::vector<std::string>& splits, bool nfc, bool ignore_merges);
+std::string gguf_pre_name(std::vector<std::string> splits, bool nfc, bool ignore_merges);
 
 }  // namespace invar

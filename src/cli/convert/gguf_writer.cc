@@ -83,6 +83,10 @@ void GgufWriter::add_f32s(std::string_view key, std::span<const float> values) {
   add_array(key, GgufType::kF32, values.size(), std::as_bytes(values));
 }
 
+void GgufWriter::add_u8s(std::string_view key, std::string_view bytes) {
+  add_array(key, GgufType::kU8, bytes.size(), std::as_bytes(std::span(bytes)));
+}
+
 void GgufWriter::add_bools(std::string_view key, const std::vector<bool>& values) {
   const std::vector<uint8_t> bytes(values.begin(), values.end());
   add_array(key, GgufType::kBool, bytes.size(), std::as_bytes(std::span(bytes)));

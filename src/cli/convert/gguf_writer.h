@@ -29,6 +29,7 @@ class GgufWriter {
   void add_strings(std::string_view key, std::span<const std::string> values);
   void add_i32s(std::string_view key, std::span<const int32_t> values);
   void add_f32s(std::string_view key, std::span<const float> values);
+  void add_u8s(std::string_view key, std::string_view bytes);
   void add_bools(std::string_view key, const std::vector<bool>& values);
   void add_tensor(std::string_view name, const WeightType& type, std::span<const int64_t> shape,
                   uint64_t bytes);

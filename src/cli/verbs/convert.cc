@@ -119,7 +119,7 @@ int convert_verb(Arguments args) {
   Flags flags("convert", "write a model in other tensor types, and measure what that costs");
   flags.example("invar convert model-bf16.gguf model-q4.gguf --type Q4_K", "with the KL against the source");
   flags.example("invar convert model-folder model.gguf",
-                "config.json, safetensors and tokenizer.json as one GGUF file");
+                "config.json, safetensors and the tokenizer as one GGUF file");
   flags.example("invar convert model-folder mlx-folder --type MLX-4",
                 "in MLX's layout, 4 bits in groups of 64");
   flags.example("invar convert model.gguf", "pack it now, which the first start would do");
