@@ -76,7 +76,7 @@ core_tests() {
   build_release all || return 1
   "$ROOT/packaging/fetch_model.sh" || return 1
   "$ROOT/test/fetch_tokenizers.sh" || return 1
-  run_ctest release "${ctest_filter[@]}" || status=1
+  run_ctest release -j "$(job_count)" "${ctest_filter[@]}" || status=1
   return "$status"
 }
 

@@ -106,6 +106,8 @@ class Sequence {
         return f16_to_f32(reinterpret_cast<const uint16_t*>(p)[i]);
       case Dtype::kBF16:
         return bf16_to_f32(reinterpret_cast<const uint16_t*>(p)[i]);
+      case Dtype::kE4M3:
+        break;  // no codec has it
     }
     return 0;
   }
@@ -130,6 +132,8 @@ class Sequence {
                 break;
               case Dtype::kBF16:
                 reinterpret_cast<uint16_t*>(p)[i] = f32_to_bf16(x);
+                break;
+              case Dtype::kE4M3:
                 break;
             }
           }
