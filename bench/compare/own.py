@@ -8,7 +8,6 @@ import sys
 from engines import ROOT
 from machine import Failed, output_of
 from models import SMOLLM2, is_made
-from results import Missing
 
 BUSY = [sys.executable, "-c", "while True: pass"]
 
@@ -24,7 +23,7 @@ def harness(program, model):
 
 
 class Own:
-    """Each measure gives one figure, or raises Missing."""
+    """Each measure gives one figure."""
 
     def __init__(self, invar, path, threads, rounds):
         self.invar, self.path, self.threads, self.rounds = invar, path, threads, rounds
@@ -81,6 +80,6 @@ def measure_alone(results, runner, model, own):
         try:
             results.alone.setdefault(model, {})[name] = value = runner.quietly(f"{model}, {name}", getattr(own, name))
             print(f"{model}, {name}: {value:.4g}", file=sys.stderr)
-        except (Failed, Missing, OSError, RuntimeError, AssertionError, subprocess.CalledProcessError) as reason:
+        except (Failed, OSError, RuntimeError, AssertionError, subprocess.CalledProcessError) as reason:
             results.reasons.setdefault(model, {})[name] = str(reason)
             print(f"{model}, {name}: {reason}", file=sys.stderr)
