@@ -100,7 +100,9 @@ Status bench(EngineFlags& flags, const BenchPlan& plan, int32_t repetitions, boo
     Progress progress("bench", int64_t(report.cases.size()) * (repetitions + 1), Progress::Unit::kItems);
     for (int32_t r = -1; r < repetitions; ++r) {  // the first round warms up: pages, caches, clocks
       for (BenchCase& c : report.cases) {
-        ASSIGN_OR_RETURN(const double speed, run_bench_case(*engine, c, vocab, uint64_t(r + 2)));
+        // No prompt begins like another: the prefix cache would have its beginning.
+        const uint64_t seed = uint64_t(r + 2) << 32 | uint64_t(c.prompt);
+        ASSIGN_OR_RETURN(const double speed, run_bench_case(*engine, c, vocab, seed));
         if (r >= 0) c.tokens_per_s.push_back(speed);
         progress.advance(1);
       }
