@@ -254,6 +254,20 @@ err_has "convert" "comparing: "
 run "convert: the file runs" 0 "$invar" inspect "$work/q8.gguf" --tensors
 out_has "convert: the file runs" "verdict    runs"
 out_has "convert: the file runs" "Q8_0    [256, 256]              69632 u8z128"
+run "convert to a packed model" 0 "$invar" convert "$oracles/models/llama-untied" "$work/m.packed" --packed
+out_has "convert to a packed model" "digest "
+run "packed model: logits" 0 "$invar" logits --model "$work/m.packed" --tokens "$work/ids.json" --out "$work/packed.npy"
+run "packed model: logits of its source" 0 "$invar" logits --model "$oracles/models/llama-untied" --tokens "$work/ids.json" \
+  --out "$work/source.npy"
+run "packed model: the same bits" 0 cmp "$work/packed.npy" "$work/source.npy"
+run "packed model: inspect" 0 "$invar" inspect "$work/m.packed"
+out_has "packed model: inspect" 'packed model of "llama-untied"'
+run "packed model: is not converted" 1 "$invar" convert "$work/m.packed" "$work/again.gguf"
+err_has "packed model: is not converted" "convert its source, llama-untied, instead"
+run "packed model: types" 2 "$invar" convert "$bf16" "$work/t.packed" --packed --type Q8_0
+err_has "packed model: types" "in two steps"
+run "packed model: cut" 1 bash -c "head -c 5000 '$work/m.packed' >'$work/cut.packed'; exec '$invar' inspect '$work/cut.packed'"
+err_has "packed model: cut" "$work/cut.packed"
 run "convert as JSON" 0 "$invar" convert "$bf16" "$work/q4.gguf" --type Q4_K --json --threads 1
 out_has "convert as JSON" '"top1_agreement":'
 cp "$work/q4.gguf" "$work/q4.first"

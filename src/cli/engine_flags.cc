@@ -12,11 +12,11 @@ namespace invar {
 
 void EngineFlags::declare_model(Flags& flags) {
   flags.section("Model");
-  flags.text(
-      "-m,--model", &model_, "FILE",
-      "a .gguf file, a folder with config.json and model.safetensors, a short name such as gemma3-270m, "
-      "or a repository that was pulled, owner/name (default: " +
-          std::string(model_aliases()[0].name) + ")");
+  flags.text("-m,--model", &model_, "FILE",
+             "a .gguf or .packed file, a folder with config.json and model.safetensors, a short name such as "
+             "gemma3-270m, "
+             "or a repository that was pulled, owner/name (default: " +
+                 std::string(model_aliases()[0].name) + ")");
 }
 
 void EngineFlags::declare(Flags& flags) {

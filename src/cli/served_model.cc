@@ -22,6 +22,7 @@
 #include "cli/text_setup.h"
 #include "engine/step_trace.h"
 #include "format/model_digest.h"
+#include "format/packed_source.h"
 #include "tensor/numerics_version.h"
 
 namespace invar {
@@ -50,7 +51,8 @@ Result<std::string> read_template(const std::string& path) {
 std::string name_of(const std::string& path) {
   std::filesystem::path p = std::filesystem::path(path).lexically_normal();
   if (!p.has_filename()) p = p.parent_path();
-  const std::string name = p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+  const std::string name =
+      p.extension() == ".gguf" || p.extension() == kPackedSuffix ? p.stem().string() : p.filename().string();
   return name.empty() ? "model" : name;
 }
 

@@ -343,6 +343,8 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const std::str
                                    kMaxAlignment));
     }
 
+    out.metadata_ = file.first(in.at());
+
     std::unordered_set<std::string_view> names;
     for (uint64_t i = 0; i < tensor_count; ++i) {
       TensorInfo info;
@@ -362,6 +364,13 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const std::str
   for (TensorInfo& info : infos)
     out.tensors_.push_back(std::move(info.tensor));
   return out;
+}
+
+std::vector<std::byte> GgufFile::metadata_file() const {
+  constexpr size_t kTensorCountAt = 8;
+  std::vector<std::byte> file(metadata_.begin(), metadata_.end());
+  std::fill_n(file.begin() + kTensorCountAt, sizeof(uint64_t), std::byte{0});
+  return file;
 }
 
 const GgufEntry* GgufFile::find(std::string_view key) const {

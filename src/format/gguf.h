@@ -91,6 +91,8 @@ class GgufFile {
   uint32_t version() const { return version_; }
   uint64_t alignment() const { return alignment_; }
   size_t header_bytes() const { return header_bytes_; }  // everything before the tensor data
+  // A file of its own with the same metadata and no tensors.
+  std::vector<std::byte> metadata_file() const;
   const std::vector<GgufEntry>& entries() const { return entries_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   const GgufEntry* find(std::string_view key) const;  // nullptr: absent
@@ -113,6 +115,7 @@ class GgufFile {
   uint32_t version_ = 0;
   uint64_t alignment_ = 32;
   size_t header_bytes_ = 0;
+  std::span<const std::byte> metadata_;  // from the start of the file
   std::vector<GgufEntry> entries_;
   std::vector<GgufTensor> tensors_;
   std::unordered_map<std::string_view, size_t> by_key_;

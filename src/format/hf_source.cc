@@ -135,8 +135,7 @@ class HfSource : public ModelSource {
   }
   std::vector<std::string> files() const override {
     std::vector<std::string> there;
-    for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tekken.json",
-                             "qwen.tiktoken", "tokenizer_config.json", "chat_template.jinja"}) {
+    for (const char* name : kSideFiles) {
       std::error_code ec;
       if (fs::exists(folder_ + "/" + name, ec)) there.push_back(folder_ + "/" + name);
     }

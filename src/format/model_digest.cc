@@ -61,6 +61,7 @@ Result<std::string> file_digest(const std::string& path, const std::string& fold
 }  // namespace
 
 Result<std::string> model_digest(const ModelSource& source, const std::string& cache_dir) {
+  if (source.packed() != nullptr) return source.packed()->digest;
   const std::string folder = cache_dir.empty() ? "" : cache_dir + "/digests";
   const std::vector<std::string> files = source.files();
   if (files.size() == 1) return file_digest(files[0], folder);

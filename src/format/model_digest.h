@@ -1,8 +1,8 @@
 #pragma once
 // The digest of a model for receipts: SHA-256 of what its answers depend on. Of a GGUF file: of the file. Of
 // a Hugging Face folder: of lines "HEX  NAME\n", as sha256sum prints them, for the files that there are, in
-// the order of ModelSource::files(). Reading many gigabytes takes seconds, so digests of large files are kept
-// in the cache under their identity.
+// the order of ModelSource::files(). Of a packed model: that of its origin, as it says. Reading many
+// gigabytes takes seconds, so digests of large files are kept in the cache under their identity.
 
 #include <string>
 

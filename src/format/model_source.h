@@ -29,16 +29,28 @@ struct SourceTensor {
   std::shared_ptr<const SourcePlanes> planes = nullptr;  // of types whose scales lie elsewhere
 };
 
+// Bytes of such a tensor in a file, of its codes alone where scales lie elsewhere. kCorrupt: rows that blocks
+// do not divide, or a size beyond all files.
+Result<uint64_t> stored_bytes(const WeightType& type, std::span<const int64_t> shape);
+
+// What a packed model says of the one that it was made from.
+struct PackedOrigin {
+  std::string name;         // of its file or folder
+  std::string digest;       // model_digest.h
+  uint64_t weights_at = 0;  // where the packed file begins
+};
+
 class GgufFile;
 class HfConfig;
 
 class ModelSource {
  public:
-  // A .gguf file, a folder with config.json and model.safetensors (or its parts and their index), or a
-  // .safetensors file inside such a folder.
+  // A .gguf file, a folder with config.json and model.safetensors (or its parts and their index), a
+  // .safetensors file inside such a folder, or a packed model (packed_source.h).
   static Result<std::unique_ptr<ModelSource>> open(const std::string& path);
   virtual ~ModelSource() = default;
 
+  // Of a packed model the kind of its origin.
   virtual SourceKind kind() const = 0;
   virtual const std::string& path() const = 0;
   virtual std::string architecture() const = 0;  // general.architecture or model_type
@@ -48,6 +60,12 @@ class ModelSource {
   // Exactly one of these is set, by kind().
   virtual const GgufFile* gguf() const { return nullptr; }
   virtual const HfConfig* config() const { return nullptr; }
+
+  // nullptr: the weights are those of the file. Of a packed model, tensors have no data, but for those that
+  // configurations are read from.
+  virtual const PackedOrigin* packed() const { return nullptr; }
+  // Name of the file or folder; of a packed model that of its origin.
+  std::string name() const;
 
   // Text of a side file (tokenizer.json, ...) of a Hugging Face folder; kNotFound elsewhere.
   virtual Result<std::string> side_file(const std::string& name) const = 0;

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'I', 'N', 'V', 'R', 'P', 'A', 'C', 'K'};
-constexpr size_t kVersionAt = 8, kKeyAt = 24, kDataAlignment = 4096;
+constexpr size_t kVersionAt = 8, kKeyAt = 24;
 constexpr const char* kTemporary = ".tmp.";
 
 template <class T>
@@ -56,7 +56,7 @@ std::vector<std::byte> header_prefix(const Digest& key, std::span<const PackedSe
   std::vector<std::byte> out(reinterpret_cast<const std::byte*>(kMagic),
                              reinterpret_cast<const std::byte*>(kMagic) + sizeof kMagic);
   const size_t header = kKeyAt + key.size() + 8 + directory.size() + 8 * (sections.size() + 1);
-  *offsets = section_offsets(sections, round_up(header, kDataAlignment));
+  *offsets = section_offsets(sections, round_up(header, kPackedFileAlignment));
   append<uint32_t>(out, kPackedLayoutVersion);
   append<uint32_t>(out, static_cast<uint32_t>(sections.size()));
   append<uint64_t>(out, offsets->back());
@@ -82,7 +82,8 @@ Status check_header(std::span<const std::byte> file, std::span<const std::byte> 
     return corrupt("has another layout version");
   if (std::memcmp(file.data() + kKeyAt, prefix.data() + kKeyAt, 32) != 0)
     return corrupt("was made from another model file");
-  if (file.size() != expected_size) return corrupt("has the wrong size");
+  if (file.size() != expected_size)
+    return corrupt(fmt::format("has the wrong size, {} bytes instead of {}", file.size(), expected_size));
   if (hash64(file.first(end)) != load64(file.data() + end) ||
       std::memcmp(file.data(), prefix.data(), prefix.size()) != 0)
     return corrupt("has a damaged header");
@@ -147,7 +148,8 @@ std::vector<size_t> section_offsets(std::span<const PackedSection> sections, siz
 }
 
 Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, const Digest& key,
-                                                     const std::vector<PackedSection>& sections) {
+                                                     const std::vector<PackedSection>& sections,
+                                                     size_t start) {
   std::unique_ptr<PackedFile> file(new PackedFile);
   file->path_ = path;
   file->prefix_ = header_prefix(key, sections, &file->offsets_);
@@ -159,17 +161,13 @@ Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, co
   file->fd_ = fd;
   struct stat info = {};
   if (fstat(fd, &info) != 0) return file_error(path, "read its size", errno);
-  if (!S_ISREG(info.st_mode) || info.st_size == 0) return corrupt(path + " is not a packed file");
-  file->size_ = static_cast<size_t>(info.st_size);
-  void* map = mmap(nullptr, file->size_, PROT_READ, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) {
-    file->size_ = 0;
-    return file_error(path, "map it", errno);
-  }
-  file->data_ = static_cast<std::byte*>(map);
-  file->fault_ = MappedFault({file->data_, file->size_}, path);
+  if (!S_ISREG(info.st_mode) || static_cast<size_t>(info.st_size) <= start)
+    return corrupt(path + (start == 0 ? " is not a packed file" : " ends before its weights"));
+  void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) return file_error(path, "map it", errno);
+  file->take_map(map, static_cast<size_t>(info.st_size), start);
   // Starts reading; all of it is wanted soon, where all of it can stay.
-  if (file->size_ < memory_size()) madvise(map, file->size_, MADV_WILLNEED);
+  if (file->size_ < memory_size()) madvise(map, start + file->size_, MADV_WILLNEED);
   const Status status =
       check_header({file->data_, file->size_}, file->prefix_, sections.size(), file->offsets_.back());
   if (!status.ok()) return corrupt(fmt::format("{} {}", path, status.message()));
@@ -181,7 +179,9 @@ Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, co
 }
 
 Result<std::unique_ptr<PackedFile>> PackedFile::create(const std::string& path, const Digest& key,
-                                                       const std::vector<PackedSection>& sections) {
+                                                       const std::vector<PackedSection>& sections,
+                                                       std::span<const std::byte> front) {
+  CHECK(front.size() % kPackedFileAlignment == 0);
   std::unique_ptr<PackedFile> file(new PackedFile);
   file->path_ = path;
   file->prefix_ = header_prefix(key, sections, &file->offsets_);
@@ -192,7 +192,7 @@ Result<std::unique_ptr<PackedFile>> PackedFile::create(const std::string& path, 
   std::string temporary;
   ASSIGN_OR_RETURN(file->fd_, create_locked(path, &temporary));
   file->temporary_ = temporary;
-  const size_t size = file->offsets_.back();
+  const size_t size = front.size() + file->offsets_.back();
   int error = 0;
   do {
     error = posix_fallocate(file->fd_, 0, static_cast<off_t>(size));
@@ -200,9 +200,8 @@ Result<std::unique_ptr<PackedFile>> PackedFile::create(const std::string& path, 
   if (error != 0) return file_error(path, ("reserve " + size_text(size)).c_str(), error);
   void* map = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd_, 0);
   if (map == MAP_FAILED) return file_error(path, "map it", errno);
-  file->data_ = static_cast<std::byte*>(map);
-  file->size_ = size;
-  file->fault_ = MappedFault({file->data_, size}, path);
+  file->take_map(map, size, front.size());
+  std::copy(front.begin(), front.end(), static_cast<std::byte*>(map));
   file->writable_ = true;
   for (const PackedSection& s : sections) {
     file->names_.push_back(s.name);
@@ -219,8 +218,15 @@ PackedFile::~PackedFile() {
     unlink(temporary_.c_str());
     forget_temporary(temporary_);
   }
-  if (data_ != nullptr) munmap(data_, size_);
+  if (data_ != nullptr) munmap(data_ - start_, start_ + size_);
   if (fd_ >= 0) close(fd_);
+}
+
+void PackedFile::take_map(void* map, size_t bytes, size_t start) {
+  start_ = start;
+  data_ = static_cast<std::byte*>(map) + start;
+  size_ = bytes - start;
+  fault_ = MappedFault({static_cast<std::byte*>(map), bytes}, path_);
 }
 
 std::byte* PackedFile::mutable_section(size_t i) {
@@ -235,7 +241,8 @@ void PackedFile::publish() {
   if (first < size_) mprotect(data_ + first, size_ - first, PROT_READ);
   publisher_ = std::thread([this] {
     published_ = write_and_rename();
-    if (!published_.ok()) log_warning("{}; the next start packs the weights again", published_.message());
+    if (!published_.ok() && start_ == 0)
+      log_warning("{}; the next start packs the weights again", published_.message());
   });
 }
 
@@ -254,7 +261,7 @@ Status PackedFile::write_and_rename() {
     append(header, hash64({section(i), sizes_[i]}));
   append(header, hash64(header));
   std::memcpy(data_, header.data(), header.size());
-  mprotect(data_, size_, PROT_READ);
+  mprotect(data_ - start_, start_ + size_, PROT_READ);
   if (fsync(fd_) != 0) return file_error(path_, "write it", errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return file_error(path_, "rename to it", errno);
   forget_temporary(temporary_);
@@ -281,8 +288,9 @@ void PackedFile::verify_in_background() {
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // of this thread; answers come first
     const Status status = verify();
     if (status.ok()) return;
-    unlink(path_.c_str());
-    log_error("{}: it is removed; answers of this run cannot be trusted, start again", status.message());
+    if (start_ == 0) unlink(path_.c_str());
+    log_error("{}: {}; answers of this run cannot be trusted, start again", status.message(),
+              start_ == 0 ? "it is removed" : "copy the file again, or convert its source again");
   });
 }
 

@@ -23,6 +23,9 @@ namespace invar {
 // Raised whenever the bytes of a packed tile or of the file change their meaning.
 inline constexpr uint32_t kPackedLayoutVersion = 2;
 
+// Where sections begin, and a packed file inside another one.
+inline constexpr size_t kPackedFileAlignment = 4096;
+
 struct PackedSection {
   std::string name;
   const PackedForm* form;  // nullptr: a vector of `rows` f32 values
@@ -37,18 +40,21 @@ std::vector<size_t> section_offsets(std::span<const PackedSection> sections, siz
 
 class PackedFile {
  public:
-  // The file at `path`, if it is whole and was written for this key and these sections. kNotFound: there is
-  // none; kCorrupt: damaged, or written for something else.
+  // The file at `path`, from byte `start` to its end, if that is whole and was written for this key and these
+  // sections. kNotFound: there is none; kCorrupt: damaged, or written for something else.
   static Result<std::unique_ptr<PackedFile>> open(const std::string& path, const Digest& key,
-                                                  const std::vector<PackedSection>& sections);
-  // A new file with all its disk space reserved (a full disk is an error here, not a signal later).
+                                                  const std::vector<PackedSection>& sections,
+                                                  size_t start = 0);
+  // A new file with all its disk space reserved (a full disk is an error here, not a signal later). It begins
+  // with the bytes `front`, a multiple of kPackedFileAlignment.
   static Result<std::unique_ptr<PackedFile>> create(const std::string& path, const Digest& key,
-                                                    const std::vector<PackedSection>& sections);
+                                                    const std::vector<PackedSection>& sections,
+                                                    std::span<const std::byte> front = {});
   ~PackedFile();  // waits for publish(); a file that was not published is removed
   PackedFile(const PackedFile&) = delete;
   PackedFile& operator=(const PackedFile&) = delete;
 
-  size_t size() const { return size_; }
+  size_t size() const { return size_; }  // without what is in front
   const std::byte* section(size_t i) const { return data_ + offsets_[i]; }
   std::byte* mutable_section(size_t i);  // only between create() and publish()
 
@@ -60,13 +66,14 @@ class PackedFile {
   // Compares every section with its stored checksum: reads the whole file.
   Status verify() const;
 
-  // The same on a thread of its own, for files too large to read before the first token. Damage is logged and
-  // the file removed, so that the next start packs again. Ends early when the object goes.
+  // The same on a thread of its own, for files too large to read before the first token. Damage is logged; a
+  // file of the cache is then removed, so that the next start packs again. Ends early when the object goes.
   void verify_in_background();
   void wait_verified();  // until verify_in_background() is through
 
  private:
   PackedFile() = default;
+  void take_map(void* map, size_t bytes, size_t start);
   Status write_and_rename();
 
   std::string path_;
@@ -74,7 +81,8 @@ class PackedFile {
   std::vector<std::byte> prefix_;  // header up to the checksums
   std::vector<std::string> names_;
   std::vector<size_t> offsets_, sizes_;
-  std::byte* data_ = nullptr;
+  size_t start_ = 0;           // in the file; 0: a file of the cache
+  std::byte* data_ = nullptr;  // of the packed file, behind what is in front of it
   size_t size_ = 0;
   MappedFault fault_;
   int fd_ = -1;

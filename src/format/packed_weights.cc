@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -132,6 +133,48 @@ class Packer {
   Status error_;
 };
 
+// Every entry to its place.
+Status pack_all(const ModelSource& source, std::span<const PackedEntry> entries, const PackOptions& options,
+                const std::function<std::byte*(size_t)>& place) {
+  size_t source_bytes = 0;
+  for (const PackedEntry& e : entries)
+    source_bytes += part_of_source(e).size();
+  Packer packer(source, options, source_bytes);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Status status = packer.pack(entries[i], place(i));
+    if (!status.ok())
+      return status.with_context(
+          fmt::format("{}: tensor {}", source.path(), quote(entries[i].source->stored_name)));
+  }
+  return {};
+}
+
+std::vector<PackedSection> sections_of(std::span<const PackedEntry> entries) {
+  std::vector<PackedSection> sections;
+  for (const PackedEntry& e : entries)
+    sections.push_back(e.section);
+  return sections;
+}
+
+// The shapes of a packed model are backed by no bytes of their own: before offsets are added up, they must
+// fit into its file.
+Status check_fits(const ModelSource& source, std::span<const PackedSection> sections) {
+  constexpr int64_t kMostElements = int64_t{1} << 36;  // of one matrix; padding makes them 2^42 bytes at most
+  std::error_code ec;
+  const uint64_t file_bytes = std::filesystem::file_size(source.path(), ec);
+  uint64_t bytes = 0;
+  for (const PackedSection& s : sections) {
+    const bool sane = s.rows >= 0 && s.cols >= 0 && (s.cols == 0 || s.rows <= kMostElements / s.cols);
+    if (sane) bytes += s.bytes();
+    if (!sane || bytes > file_bytes)
+      return corrupt(fmt::format(
+          "{}: {} and what is before it do not fit into the file; copy the file again, or convert its "
+          "source again",
+          source.path(), quote(s.name)));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string packed_path(const std::string& source_path, const std::string& folder) {
@@ -147,18 +190,15 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
                                                            const std::vector<PackedEntry>& entries,
                                                            const PackOptions& options) {
   std::unique_ptr<PackedWeights> weights(new PackedWeights);
-  size_t source_bytes = 0;
-  for (const PackedEntry& e : entries) {
-    weights->sections_.push_back(e.section);
-    source_bytes += part_of_source(e).size();
-  }
+  weights->sections_ = sections_of(entries);
+  if (source.packed() != nullptr) RETURN_IF_ERROR(check_fits(source, weights->sections_));
   weights->offsets_ = section_offsets(weights->sections_, 0);
   weights->bytes_ = weights->offsets_.back();
 
   const uint64_t memory = options.memory_bytes == 0 ? memory_size() : options.memory_bytes;
   weights->exceeds_memory_ = weights->bytes_ >= memory;
   if (weights->exceeds_memory_) {
-    if (options.folder.empty())
+    if (options.folder.empty() && source.packed() == nullptr)
       return resource_exhausted(fmt::format(
           "{}: {} of weights do not fit into {} of memory; with a cache folder they are read from "
           "there as they are needed",
@@ -167,45 +207,66 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
         "{}: {} of weights exceed {} of memory: they are read from disk as they are needed, which is slow",
         source.path(), size_text(weights->bytes_), size_text(memory));
   }
+  RETURN_IF_ERROR(source.packed() != nullptr ? weights->map_packed(source, cache_key(source, entries))
+                                             : weights->open_or_pack(source, entries, options));
+  return weights;
+}
 
+Status PackedWeights::take(std::unique_ptr<PackedFile> file) {
+  if (file->size() <= kVerifyOnOpenBytes) RETURN_IF_ERROR(file->verify());
+  // Checking a file that does not fit into memory would keep on pushing out what answers need.
+  if (file->size() > kVerifyOnOpenBytes && !exceeds_memory_) file->verify_in_background();
+  file_ = std::move(file);
+  return {};
+}
+
+Status PackedWeights::map_packed(const ModelSource& source, const Digest& key) {
+  auto file = PackedFile::open(source.path(), key, sections_, source.packed()->weights_at);
+  const Status status = file.ok() ? take(*std::move(file)) : file.status();
+  if (status.code() != Code::kCorrupt) return status;
+  return corrupt(status.message() +
+                 "; it is damaged, or another version of Invar wrote it: copy the file again, or convert its "
+                 "source again");
+}
+
+Status PackedWeights::open_or_pack(const ModelSource& source, const std::vector<PackedEntry>& entries,
+                                   const PackOptions& options) {
   if (!options.folder.empty()) {
     const Digest key = cache_key(source, entries);
     const std::string path = packed_path(source.path(), options.folder);
-    Result<std::unique_ptr<PackedFile>> cached = PackedFile::open(path, key, weights->sections_);
-    Status status = cached.status();
-    if (cached.ok() && (*cached)->size() <= kVerifyOnOpenBytes) status = (*cached)->verify();
-    if (status.ok()) {
-      // Checking a file that does not fit into memory would keep on pushing out what answers need.
-      if ((*cached)->size() > kVerifyOnOpenBytes && !weights->exceeds_memory_)
-        (*cached)->verify_in_background();
-      weights->file_ = *std::move(cached);
-      return weights;
-    }
+    Result<std::unique_ptr<PackedFile>> cached = PackedFile::open(path, key, sections_);
+    const Status status = cached.ok() ? take(*std::move(cached)) : cached.status();
+    if (status.ok()) return {};
     if (status.code() != Code::kNotFound) log_info("{}: packing again", status.message());
-    Result<std::unique_ptr<PackedFile>> created = PackedFile::create(path, key, weights->sections_);
+    Result<std::unique_ptr<PackedFile>> created = PackedFile::create(path, key, sections_);
     if (created.ok()) {
-      weights->file_ = *std::move(created);
+      file_ = *std::move(created);
     } else {
-      if (weights->exceeds_memory_) return created.status();
+      if (exceeds_memory_) return created.status();
       log_warning("no packed weights in the cache: {}; packing in memory, as every later start will",
                   created.status().message());
     }
   }
-  if (weights->file_ == nullptr) {
-    ASSIGN_OR_RETURN(weights->memory_, Buffer::allocate(weights->bytes_));
+  if (file_ == nullptr) {
+    ASSIGN_OR_RETURN(memory_, Buffer::allocate(bytes_));
   }
+  RETURN_IF_ERROR(pack_all(source, entries, options, [this](size_t i) {
+    return file_ ? file_->mutable_section(i) : memory_.data() + offsets_[i];
+  }));
+  if (file_) file_->publish();
+  return {};
+}
 
-  Packer packer(source, options, source_bytes);
-  for (size_t i = 0; i < entries.size(); ++i) {
-    std::byte* out =
-        weights->file_ ? weights->file_->mutable_section(i) : weights->memory_.data() + weights->offsets_[i];
-    const Status status = packer.pack(entries[i], out);
-    if (!status.ok())
-      return status.with_context(
-          fmt::format("{}: tensor {}", source.path(), quote(entries[i].source->stored_name)));
-  }
-  if (weights->file_) weights->file_->publish();
-  return weights;
+Result<uint64_t> PackedWeights::write(const ModelSource& source, const std::vector<PackedEntry>& entries,
+                                      std::span<const std::byte> record, const std::string& path,
+                                      const PackOptions& options) {
+  CHECK(source.packed() == nullptr && !record.empty());
+  ASSIGN_OR_RETURN(const std::unique_ptr<PackedFile> file,
+                   PackedFile::create(path, cache_key(source, entries), sections_of(entries), record));
+  RETURN_IF_ERROR(pack_all(source, entries, options, [&](size_t i) { return file->mutable_section(i); }));
+  file->publish();
+  RETURN_IF_ERROR(file->wait_published());
+  return uint64_t{record.size()} + file->size();
 }
 
 const std::byte* PackedWeights::section(size_t entry) const {

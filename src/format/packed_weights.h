@@ -1,7 +1,8 @@
 #pragma once
-// PackedWeights: the packed tensors of one model: mapped from the cache, or packed now, into the cache where
-// that is possible and into anonymous memory where it is not. Source pages leave memory as they are packed,
-// so there are never two copies. Made by one thread; immutable and shared afterwards.
+// PackedWeights: the packed tensors of one model: mapped from a packed model or from the cache, or packed
+// now, into the cache where that is possible and into anonymous memory where it is not. Source pages leave
+// memory as they are packed, so there are never two copies. Made by one thread; immutable and shared
+// afterwards.
 
 #include <memory>
 #include <span>
@@ -40,10 +41,17 @@ std::string packed_path(const std::string& source_path, const std::string& folde
 
 class PackedWeights {
  public:
-  // Sections and sources must agree in shape (the caller has audited them), but for the rows of a part.
+  // Sections and sources must agree in shape (the caller has audited them), but for the rows of a part. Of a
+  // packed model they are those of the file, or the error says what to do.
   static Result<std::unique_ptr<PackedWeights>> open(const ModelSource& source,
                                                      const std::vector<PackedEntry>& entries,
                                                      const PackOptions& options);
+
+  // The packed tensors of `source`, which has data, in a new file `path` behind the bytes `record`
+  // (packed_source.h). Returns when it is safe on disk, with its size.
+  static Result<uint64_t> write(const ModelSource& source, const std::vector<PackedEntry>& entries,
+                                std::span<const std::byte> record, const std::string& path,
+                                const PackOptions& options);
 
   PackedMatrix matrix(size_t entry) const;
   std::span<const float> vector(size_t entry) const;
@@ -53,6 +61,11 @@ class PackedWeights {
   PackedFile* file() const { return file_.get(); }  // nullptr: in memory
 
  private:
+  Status map_packed(const ModelSource& source, const Digest& key);
+  Status open_or_pack(const ModelSource& source, const std::vector<PackedEntry>& entries,
+                      const PackOptions& options);
+  // Takes a file that is whole; reads all of a small one at once.
+  Status take(std::unique_ptr<PackedFile> file);
   const std::byte* section(size_t entry) const;
 
   std::vector<PackedSection> sections_;

@@ -196,6 +196,8 @@ Result<std::vector<float>> frequency_factors(const ModelSource& source, const ch
   if (const SourceTensor* t = source.find(name); t != nullptr) {
     if (std::strcmp(t->type->name, "F32") != 0 || t->shape != std::vector<int64_t>{dim / 2})
       return corrupt(fmt::format("{} is not F32 [{}]", name, dim / 2));
+    if (t->data.size() != static_cast<size_t>(dim / 2) * sizeof(float))
+      return corrupt(fmt::format("{} has no values", name));
     factors.resize(t->data.size() / 4);
     std::memcpy(factors.data(), t->data.data(), t->data.size());
   }

@@ -1,13 +1,11 @@
 #include "models/model.h"
 
-#include <filesystem>
 #include <utility>
 
 #include "base/quote.h"
 #include "format/gguf.h"
 #include "format/packed_weights.h"
-#include "models/audit.h"
-#include "models/family.h"
+#include "models/load_plan.h"
 
 namespace invar {
 
@@ -27,7 +25,7 @@ std::string display_name(const ModelSource& source) {
     const auto name = source.gguf()->get_string("general.name");
     if (name.ok() && name->has_value() && !(*name)->empty()) return printable(**name, 100);
   }
-  return std::filesystem::path(source.path()).filename().string();
+  return source.name();
 }
 
 ModelInfo describe(const ModelSource& source, const Family& family, const ModelConfig& c,
@@ -49,27 +47,6 @@ ModelInfo describe(const ModelSource& source, const Family& family, const ModelC
   return info;
 }
 
-std::vector<PackedEntry> entries(const ModelSource& source, const Family& family, const Graph& graph,
-                                 const Audit& audit) {
-  const bool interleaved = source.kind() == SourceKind::kGguf && family.gguf_interleaves;
-  std::vector<PackedEntry> out;
-  out.reserve(graph.weights.size());
-  for (size_t i = 0; i < graph.weights.size(); ++i) {
-    const Weight& w = graph.weights[i];
-    const PackedForm* form = w.kind == Weight::Kind::kMatrix ? audit.tensors[i]->type->form : nullptr;
-    const int64_t head_dim = interleaved && w.rotary_heads > 0 ? w.rows / w.rotary_heads : 0;
-    out.push_back({.section = {w.name, form, w.rows, w.cols},
-                   .source = audit.tensors[i],
-                   .order = {head_dim, w.row_step},
-                   .first_row = w.first_row,
-                   .add_one = w.add_one,
-                   .experts = w.experts,
-                   .expert = w.expert,
-                   .transposed = w.transposed});
-  }
-  return out;
-}
-
 }  // namespace
 
 Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -79,18 +56,15 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   auto impl = std::make_unique<Impl>();
   ASSIGN_OR_RETURN(impl->source, ModelSource::open(path));
   const ModelSource& source = *impl->source;
-  ASSIGN_OR_RETURN(const Family* family, find_family(source));
-  ASSIGN_OR_RETURN(ModelConfig config, family->parse(source));
-  RETURN_IF_ERROR(apply(options.rope, &config));
-  ASSIGN_OR_RETURN(impl->graph, family->build(config));
-  ASSIGN_OR_RETURN(const Audit audit, audit_tensors(source, config, impl->graph));
-  impl->info = describe(source, *family, config, impl->graph);
+  ASSIGN_OR_RETURN(LoadPlan plan, plan_load(source, options.rope));
+  impl->graph = std::move(plan.graph);
+  impl->info = describe(source, *plan.family, plan.config, impl->graph);
   impl->identity = source.identity();
 
   const std::string folder = options.cache_dir.empty() ? "" : options.cache_dir + "/packed";
   ASSIGN_OR_RETURN(
       impl->packed,
-      PackedWeights::open(source, entries(source, *family, impl->graph, audit),
+      PackedWeights::open(source, plan.entries,
                           {.folder = folder, .threads = options.threads, .progress = options.progress}));
   impl->weights.matrices.resize(impl->graph.weights.size());
   impl->weights.vectors.resize(impl->graph.weights.size());

@@ -1,17 +1,21 @@
-// invar convert: a model in other tensor types, or packed for this machine, and what that costs.
+// invar convert: a model in other tensor types, or packed, and what that costs.
 
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
+#include <chrono>
 #include <filesystem>
 
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "cli/convert/convert.h"
 #include "cli/convert/mlx_folder.h"
+#include "cli/environment.h"
 #include "cli/model_names.h"
 #include "cli/quality/model_comparison.h"
 #include "cli/verbs.h"
+#include "format/packed_source.h"
+#include "models/packed_model.h"
 
 namespace invar {
 namespace {
@@ -24,7 +28,7 @@ struct Plan {
   ScoredTextFlags text;
   std::string target;
   ConvertOptions convert;
-  bool to_mlx = false, measure = true, json = false;
+  bool to_mlx = false, packed = false, measure = true, json = false;
 };
 
 std::string types_text(const Conversion& c) {
@@ -72,8 +76,71 @@ void print_json(const Plan& plan, const Conversion& c, const Result<ModelCompari
   fmt::print("{}\n", json_for_terminal(boost::json::serialize(o)));
 }
 
+// Its weights have the types of the source no more.
+Status refuse_packed(const ModelSource& source) {
+  if (source.packed() == nullptr) return {};
+  return unsupported(fmt::format("{} is a packed model; convert its source, {}, instead",
+                                 printable_within(source.path(), kShownBytes),
+                                 printable_within(source.packed()->name, kShownBytes)));
+}
+
+// What the operating system would refuse after all the work.
+Status check_target(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  const fs::file_status status = fs::symlink_status(path, ec);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    return invalid_argument(fmt::format("{}: exists and is not a regular file; name another file", path));
+  const fs::path folder = fs::absolute(path, ec).parent_path();
+  if (!fs::is_directory(folder, ec))
+    return not_found(fmt::format("{}: there is no such folder", folder.string()));
+  return {};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Status write_packed(Plan& plan) {
+  ASSIGN_OR_RETURN(const std::string path, plan.flags.model_path());
+  RETURN_IF_ERROR(check_target(plan.target));
+  auto start = std::chrono::steady_clock::now();
+  {
+    ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
+    RETURN_IF_ERROR(refuse_packed(*source));
+    LoadOptions load;
+    load.cache_dir = environment().cache_dir;
+    load.threads = plan.flags.threads();
+    RETURN_IF_ERROR(write_packed_model(*source, plan.target, load).status());
+  }
+  const double written_s = seconds_since(start);
+  start = std::chrono::steady_clock::now();
+  // As every later start will: whatever it would not take is known now.
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::load(plan.target, {}));
+  const double opened_s = seconds_since(start);
+  const uint64_t bytes = std::filesystem::file_size(plan.target);
+  const std::string digest = model->source().packed()->digest;
+  if (plan.json) {
+    const boost::json::object o = {{"path", printable(plan.target, 2000)},
+                                   {"file_bytes", bytes},
+                                   {"packed_bytes", model->packed_bytes()},
+                                   {"of", printable(model->source().name(), 2000)},
+                                   {"model_digest", digest},
+                                   {"seconds", written_s},
+                                   {"seconds_to_open", opened_s}};
+    fmt::print("{}\n", json_for_terminal(boost::json::serialize(o)));
+    return {};
+  }
+  fmt::print("wrote       {} ({}) in {:.2f} s; it opens in {:.0f} ms\n",
+             printable_within(plan.target, kShownBytes), size_text(bytes), written_s, 1e3 * opened_s);
+  fmt::print("packed      {} of {}, digest {}\n", size_text(model->packed_bytes()),
+             printable_within(model->source().name(), kShownBytes), digest);
+  return {};
+}
+
 Status pack(Plan& plan) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, plan.flags.load_model());
+  RETURN_IF_ERROR(refuse_packed(model->source()));
   if (model->packed_in_memory())
     return io_error("the cache cannot be written: the model would be packed again at each start");
   if (plan.json)
@@ -84,12 +151,27 @@ Status pack(Plan& plan) {
   return {};
 }
 
+// The name of the target says what it is.
+Status check_name(const Plan& plan) {
+  const bool gguf = plan.target.ends_with(".gguf"), packed = plan.target.ends_with(kPackedSuffix);
+  const char* wrong = nullptr;
+  if (plan.packed && !packed) wrong = "with --packed, the target must end in .packed";
+  if (plan.to_mlx && gguf) wrong = "MLX-4 is written into a folder";
+  if (!plan.packed && !plan.to_mlx && !gguf)
+    wrong = packed ? "the target must end in .gguf; a packed model is written with --packed"
+                   : "the target must end in .gguf";
+  if (wrong == nullptr) return {};
+  return invalid_argument(fmt::format("{}: {}", shown_value(plan.target), wrong));
+}
+
 Status convert(Plan& plan, Interrupt& interrupt) {
   if (plan.target.empty()) return pack(plan);
+  if (plan.packed) return write_packed(plan);
   Conversion conversion;
   {
     ASSIGN_OR_RETURN(const std::string path, plan.flags.model_path());
     ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
+    RETURN_IF_ERROR(refuse_packed(*source));
     ASSIGN_OR_RETURN(conversion, plan.to_mlx
                                      ? convert_to_mlx(*source, plan.target, {.threads = plan.convert.threads})
                                      : convert_model(*source, plan.target, plan.convert));
@@ -123,14 +205,17 @@ int convert_verb(Arguments args) {
   flags.example("invar convert model-folder mlx-folder --type MLX-4",
                 "in MLX's layout, 4 bits in groups of 64");
   flags.example("invar convert model.gguf", "pack it now, which the first start would do");
-  flags.rest("SRC DST", &names,
-             "SRC: a model as --model takes it; DST: the .gguf file to write, with --type MLX-4 the folder, "
-             "none: the cache of "
-             "packed weights");
+  flags.example("invar convert model-folder model.packed --packed",
+                "one file that needs no folder and no packing, for --model");
+  flags.rest(
+      "SRC DST", &names,
+      "SRC: a model as --model takes it; DST: the .gguf file to write, with --packed the .packed file, with "
+      "--type MLX-4 the folder, none: the cache of packed weights");
   flags.section("Conversion");
   flags.choice(
       "--type", &type, types,
       "of the matrices; vectors, norms, routers and what is smaller already stay (default: all stay)");
+  flags.on("--packed", &plan.packed, "write a packed model: the same bits, and it starts at once");
   flags.on("--overwrite", &overwrite, "DST may exist");
   flags.on("--no-kl", &no_kl, "do not measure");
   flags.on("--json", &plan.json, "one JSON object on standard output");
@@ -147,18 +232,25 @@ int convert_verb(Arguments args) {
   if (names.empty() || names.size() > 2 || names[0].empty() || names.back().empty())
     return fail_usage(invalid_argument("give a source and a target: invar convert SRC DST"));
   plan.flags.set_model(names[0]);
+  if (plan.packed && !type.empty())
+    return fail_usage(invalid_argument(
+        fmt::format("--packed keeps the weights; in two steps: invar convert SRC model.gguf --type {}, then "
+                    "invar convert model.gguf DST --packed",
+                    type == kMlx ? "Q4_K" : type)));
+  if (plan.packed && !plan.flags.rope().empty())
+    return fail_usage(
+        invalid_argument("--packed keeps the positions of the source; give --rope-base and "
+                         "--rope-scaling where the file is used"));
   if (names.size() == 2) {
     plan.target = names[1];
     plan.to_mlx = type == kMlx;
-    if (plan.target.ends_with(".gguf") == plan.to_mlx)
-      return fail_usage(invalid_argument(
-          fmt::format("{}: {}", shown_value(plan.target),
-                      plan.to_mlx ? "MLX-4 is written into a folder" : "the target must end in .gguf")));
+    if (const Status s = check_name(plan); !s.ok()) return fail_usage(s);
     if (std::error_code ec; !overwrite && std::filesystem::exists(plan.target, ec))
       return fail_usage(invalid_argument(
           fmt::format("{}: exists; give --overwrite or another name", shown_value(plan.target))));
-  } else if (!type.empty()) {
-    return fail_usage(invalid_argument("--type is about a file: name the target, invar convert SRC DST"));
+  } else if (!type.empty() || plan.packed) {
+    return fail_usage(invalid_argument(fmt::format(
+        "{} is about a file: name the target, invar convert SRC DST", plan.packed ? "--packed" : "--type")));
   }
   if (!type.empty()) plan.convert.type = find_encoder(type);
   plan.convert.threads = plan.flags.threads();

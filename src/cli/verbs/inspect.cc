@@ -18,6 +18,7 @@
 #include "format/gguf.h"
 #include "models/audit.h"
 #include "models/family.h"
+#include "models/model.h"
 #include "tensor/float16.h"
 
 namespace invar {
@@ -107,6 +108,8 @@ Status check_runs(Report& r) {
   ASSIGN_OR_RETURN(const Graph graph, family->build(r.config));
   ASSIGN_OR_RETURN(Audit audit, audit_tensors(*r.source, r.config, graph));
   r.dropped = std::move(audit.dropped);
+  // Of a packed model, opening is cheap and says whether the weights are there.
+  if (r.source->packed() != nullptr) return Model::load(r.source->path(), {}).status();
   return {};
 }
 
@@ -135,7 +138,15 @@ Result<Report> make_report(const std::string& path) {
       }
     }
   }
+  if (const PackedOrigin* origin = r.source->packed())
+    r.format = fmt::format("packed model of {} ({})", quote(origin->name, kShownPath), r.format);
   return r;
+}
+
+// Of a tensor in the file that it is from.
+uint64_t bytes_of(const SourceTensor& t) {
+  const Result<uint64_t> bytes = stored_bytes(*t.type, t.shape);
+  return bytes.ok() ? *bytes : t.data.size();
 }
 
 // Messages quote what is in the file: what a template raised, an unknown name.
@@ -158,7 +169,7 @@ void print_text(const Report& r, bool tensors) {
   uint64_t bytes = 0, elements = 0;
   for (const SourceTensor& t : r.source->tensors()) {
     ++types[t.type->name];
-    bytes += t.data.size();
+    bytes += bytes_of(t);
     uint64_t n = 1;
     for (const int64_t d : t.shape)
       n *= uint64_t(d);
@@ -203,7 +214,7 @@ void print_text(const Report& r, bool tensors) {
              "packed as", "in the file");
   for (const SourceTensor& t : r.source->tensors())
     fmt::print("  {:<44} {:<7} {:<16} {:>12} {:<12} {}\n", quote(t.name, kShownBytes), t.type->name,
-               fmt::format("[{}]", fmt::join(t.shape, ", ")), t.data.size(), packed_name(t),
+               fmt::format("[{}]", fmt::join(t.shape, ", ")), bytes_of(t), packed_name(t),
                quote(t.stored_name, kShownBytes));
 }
 
@@ -220,15 +231,20 @@ void print_json(const Report& r) {
                        {"type", t.type->name},
                        {"shape", boost::json::value_from(t.shape)},
                        {"packed", packed_name(t)},
-                       {"bytes", t.data.size()}});
+                       {"bytes", bytes_of(t)}});
   boost::json::array dropped;
   for (const std::string& name : r.dropped)
     dropped.push_back(json_text(name));
   boost::json::object metadata;
   for (const auto& [key, value] : r.metadata)
     metadata[json_text(key)] = json_text(value);
+  const PackedOrigin* origin = r.source->packed();
+  boost::json::value packed;
+  if (origin != nullptr)
+    packed = boost::json::object{{"of", json_text(origin->name)}, {"digest", origin->digest}};
   const boost::json::object report = {{"path", json_text(r.source->path())},
-                                      {"format", r.format},
+                                      {"format", json_text(r.format)},
+                                      {"packed", packed},
                                       {"architecture", json_text(r.source->architecture())},
                                       {"runs", r.runs.ok()},
                                       {"problem", json_text(r.runs.message())},

@@ -13,6 +13,7 @@
 #include "cli/hub/hub_cache.h"
 #include "cli/model_names.h"
 #include "cli/verbs.h"
+#include "format/packed_source.h"
 #include "format/packed_weights.h"
 
 namespace invar {
@@ -33,6 +34,16 @@ struct Entry {
     std::error_code ec;
     const uint64_t n = fs::file_size(packed(), ec);
     return ec ? 0 : n;
+  }
+  // What a packed model was made from; "": it is none, or cannot be read.
+  std::string packed_of() const {
+    if (!path.ends_with(kPackedSuffix)) return "";
+    const auto source = ModelSource::open(path);
+    return source.ok() && (*source)->packed() != nullptr ? (*source)->packed()->name : "";
+  }
+  std::string packed_text() const {
+    if (const std::string of = packed_of(); !of.empty()) return "of " + printable_within(of, kShownBytes);
+    return packed_bytes() == 0 ? "-" : size_text(packed_bytes());
   }
 };
 
@@ -64,7 +75,7 @@ std::vector<Entry> entries(const HubCache& cache) {
       bool listed = false;
       for (const std::string& file : s.files) {
         // Of a split file its first part stands for all.
-        if (!file.ends_with(".gguf")) continue;
+        if (!file.ends_with(".gguf") && !file.ends_with(kPackedSuffix)) continue;
         HubName name = repo.name;
         name.selector = file;
         const auto selection = select_hub_files(name, s.files);
@@ -132,8 +143,8 @@ int ls_verb(Arguments args) {
   flags.on("--json", &json, "one JSON array with paths");
   flags.note(
       "Lists what has a name: the models of the start script and the cache that tools of the hub share. "
-      "PACKED "
-      "is the copy that the first start wrote and that later ones map; invar rm takes it along.");
+      "PACKED is the copy that the first start wrote and that later ones map (invar rm takes it along), or "
+      "what a packed model was made from.");
   if (const auto end = parse_or_end(flags, args)) return *end;
   const std::vector<Entry> list = entries(HubCache(environment().hub_cache));
   if (json) {
@@ -143,6 +154,7 @@ int ls_verb(Arguments args) {
                      {"revision", printable(e.revision, 1000)},
                      {"bytes", e.bytes},
                      {"packed_bytes", e.packed_bytes()},
+                     {"packed_of", printable(e.packed_of(), 1000)},
                      {"path", printable(e.path, 2000)}});
     fmt::print("{}\n", json_for_terminal(boost::json::serialize(out)));
     return 0;
@@ -160,7 +172,7 @@ int ls_verb(Arguments args) {
   for (const Entry& e : list)
     fmt::print("{:<{}}  {:<{}}  {:>10}  {:>10}\n", printable_within(e.model, kShownBytes), width,
                printable_within(e.revision, kShownBytes), revision_width, size_text(e.bytes),
-               e.packed_bytes() == 0 ? "-" : size_text(e.packed_bytes()));
+               e.packed_text());
   return 0;
 }
 

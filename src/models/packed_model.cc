@@ -1,0 +1,26 @@
+#include "models/packed_model.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "format/model_digest.h"
+#include "format/packed_source.h"
+#include "format/packed_weights.h"
+#include "models/load_plan.h"
+
+namespace invar {
+
+Result<uint64_t> write_packed_model(const ModelSource& source, const std::string& path,
+                                    const LoadOptions& options) {
+  if (source.packed() != nullptr)
+    return unsupported(fmt::format("{}: is packed already; copy the file", source.path()));
+  ASSIGN_OR_RETURN(const LoadPlan plan, plan_load(source));
+  ASSIGN_OR_RETURN(const std::string digest, model_digest(source, options.cache_dir));
+  ASSIGN_OR_RETURN(const std::vector<std::byte> record, packed_record(source, digest, plan.audit.folded));
+  const std::string full = std::filesystem::absolute(path).string();
+  return PackedWeights::write(source, plan.entries, record, full,
+                              {.threads = options.threads, .progress = options.progress});
+}
+
+}  // namespace invar

@@ -1,0 +1,18 @@
+#pragma once
+// Writes a packed model (format/packed_source.h): one file that is served without the model it was made from,
+// with its digest, its identity and the bits of its answers.
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "models/model.h"
+
+namespace invar {
+
+// The size of the finished file. Of the options, the cache is used for the digest alone. Replaces a file of
+// that name when the new one is safe on disk.
+Result<uint64_t> write_packed_model(const ModelSource& source, const std::string& path,
+                                    const LoadOptions& options);
+
+}  // namespace invar
