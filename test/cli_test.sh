@@ -156,7 +156,7 @@ windowed=$work/windowed-llama  # windows, of which this family knows nothing
 mkdir "$windowed"
 cp "$oracles/models/qwen2-swa/model.safetensors" "$windowed"
 sed 's/"model_type": "qwen2"/"model_type": "llama"/' "$oracles/models/qwen2-swa/config.json" >"$windowed/config.json"
-run "inspect what does not run" 0 "$invar" inspect "$windowed"
+run "inspect what does not run" 1 "$invar" inspect "$windowed"
 out_has "inspect what does not run" "does not run"
 out_has "inspect what does not run" sliding_attention
 
@@ -385,7 +385,7 @@ done
 # Same-length replacements keep the offsets of the file.
 LC_ALL=C sed 's/llama/zebra/g' "$tiny" >"$work/zebra.gguf"
 refused "unknown architecture" 1 zebra "$invar" run --model "$work/zebra.gguf" hello </dev/null
-run "inspect an unknown architecture" 0 "$invar" inspect --tensors "$work/zebra.gguf"
+run "inspect an unknown architecture" 1 "$invar" inspect --tensors "$work/zebra.gguf"
 out_has "inspect an unknown architecture" "does not run"
 out_has "inspect an unknown architecture" "blk.0.attn_q.weight"
 LC_ALL=C sed 's/\(tokenizer.ggml.model.\{12\}\)gpt2/\1gptX/' "$tiny" >"$work/gptx.gguf"
@@ -421,7 +421,7 @@ refused "unknown tensor type" 1 token_embd.weight "$invar" run --model "$work/ty
 cp "$tiny" "$work/i8.gguf"
 printf '\x18\x00\x00\x00' | dd of="$work/i8.gguf" bs=1 seek=$((at + 37)) conv=notrunc status=none
 refused "unsupported tensor type" 1 "type I8" "$invar" run --model "$work/i8.gguf" hello </dev/null
-run "inspect an unsupported tensor type" 0 "$invar" inspect --tensors "$work/i8.gguf"
+run "inspect an unsupported tensor type" 1 "$invar" inspect --tensors "$work/i8.gguf"
 out_has "inspect an unsupported tensor type" unsupported
 refused "sliding window" 1 sliding_attention "$invar" run --model "$windowed" hello </dev/null
 mkdir "$work/folder"

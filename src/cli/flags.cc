@@ -237,6 +237,40 @@ void Flags::note(std::string paragraph) {
   impl_->notes.push_back(std::move(paragraph));
 }
 
+namespace {
+
+// What flags of other engines are called here; "" if not known.
+std::string own_name_of(std::string_view foreign) {
+  struct Name {
+    std::string_view foreign, own;
+  };
+  constexpr Name kNames[] = {
+      {"-t", "--threads"},
+      {"-c", "--ctx"},
+      {"--ctx-size", "--ctx"},
+      {"--num-ctx", "--ctx"},
+      {"--max-model-len", "--ctx"},
+      {"--parallel", "--max-batch"},
+      {"--max-num-seqs", "--max-batch"},
+      {"--n-predict", "--max-tokens"},
+      {"--num-predict", "--max-tokens"},
+      {"-ub", "--prefill-chunk"},
+      {"--ubatch-size", "--prefill-chunk"},
+      {"-ctk", "--kv"},
+      {"--cache-type-k", "--kv"},
+      {"--kv-cache-dtype", "--kv"},
+      {"--rope-freq-base", "--rope-base"},
+      {"-a", "--served-model-name"},
+      {"--alias", "--served-model-name"},
+      {"--chat-template-file", "--chat-template"},
+  };
+  for (const Name& name : kNames)
+    if (name.foreign == foreign) return std::string(name.own);
+  return "";
+}
+
+}  // namespace
+
 Result<bool> Flags::parse(std::span<const std::string> args) {
   // The library takes arguments last first.
   std::vector<std::string> reversed(args.rbegin(), args.rend());
@@ -264,7 +298,11 @@ Result<bool> Flags::parse(std::span<const std::string> args) {
     }
     if (!flags_ended && extra.size() > 1 && extra[0] == '-') {
       const std::string name = extra.substr(0, extra.find('='));
-      const std::string near = nearest_text(name, impl_->all_names());
+      const std::vector<std::string> known = impl_->all_names();
+      const std::string own = own_name_of(name);
+      if (std::find(known.begin(), known.end(), own) != known.end())
+        return invalid_argument(fmt::format("unknown flag {}; it is called {} here", name, own));
+      const std::string near = nearest_text(name, known);
       return invalid_argument(fmt::format("unknown flag {}; {}", printable_within(name, kShownBytes),
                                           near.empty() ? see_help : fmt::format("did you mean {}?", near)));
     }

@@ -80,6 +80,9 @@ TEST(Flags, what_was_not_given_keeps_its_default) {
 TEST(Flags, unknown_flag_suggests_the_nearest) {
   EXPECT_EQ(Sample().error({"hello", "--thread", "3"}), "unknown flag --thread; did you mean --threads?");
   EXPECT_EQ(Sample().error({"--tmep=3"}), "unknown flag --tmep; did you mean --temp?");
+  EXPECT_EQ(Sample().error({"-t", "3"}), "unknown flag -t; it is called --threads here");
+  EXPECT_EQ(Sample().error({"--parallel=3"}), "unknown flag --parallel; see: invar run --help")
+      << "not of this verb";
   EXPECT_EQ(Sample().error({"--something-else"}), "unknown flag --something-else; see: invar run --help");
 }
 

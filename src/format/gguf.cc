@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/quote.h"
+#include "format/lfs_pointer.h"
 
 namespace invar {
 namespace {
@@ -318,6 +319,7 @@ Result<GgufFile> GgufFile::parse(std::span<const std::byte> file, const std::str
   std::vector<TensorInfo> infos;
   const Status status = [&]() -> Status {
     Reader in(file);
+    RETURN_IF_ERROR(check_no_lfs_pointer(file));
     RETURN_IF_ERROR(read_version(in, &out.version_));
     uint64_t tensor_count = 0, entry_count = 0;
     RETURN_IF_ERROR(in.number("the tensor count", &tensor_count));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "format/allocation_probe.h"
+#include "format/hf_config.h"
+#include "format/safetensors.h"
 #include "format/test_files.h"
 
 namespace invar {
@@ -125,6 +127,11 @@ TEST(Gguf, version_2_is_read_and_others_are_refused_by_name) {
   auto bytes = small_file().build();
   bytes[0] = std::byte{'X'};
   EXPECT_THAT(parse(bytes).status().message(), HasSubstr("not a GGUF file"));
+  const std::string_view pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n";
+  const auto text = std::as_bytes(std::span(pointer));
+  EXPECT_THAT(parse({text.begin(), text.end()}).status().message(), HasSubstr("git lfs pull"));
+  EXPECT_THAT(SafetensorsFile::parse(text, "x").status().message(), HasSubstr("git lfs pull"));
+  EXPECT_THAT(HfConfig::parse(pointer, "x").status().message(), HasSubstr("git lfs pull"));
   EXPECT_THAT(parse({}).status().message(), HasSubstr("not a GGUF file"));
 }
 

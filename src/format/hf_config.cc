@@ -6,6 +6,7 @@
 
 #include "base/quote.h"
 #include "format/json_value.h"
+#include "format/lfs_pointer.h"
 
 namespace invar {
 namespace {
@@ -20,6 +21,7 @@ std::optional<double> number_of(const JsonValue& v) {
 
 Result<HfConfig> HfConfig::parse(std::string_view text, const std::string& label) {
   constexpr JsonLimits kLimits{.bytes = 16 << 20, .values = 1 << 20};
+  if (Status s = check_no_lfs_pointer(std::as_bytes(std::span(text))); !s.ok()) return s.with_context(label);
   Result<JsonValue> root = parse_json(text, kLimits);
   if (!root.ok()) return root.status().with_context(label);
   if (!std::holds_alternative<JsonValue::Object>(root->data))

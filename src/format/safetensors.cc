@@ -8,6 +8,7 @@
 
 #include "base/quote.h"
 #include "format/json_value.h"
+#include "format/lfs_pointer.h"
 
 namespace invar {
 namespace {
@@ -78,6 +79,7 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> file, 
     uint64_t length = 0;
     if (file.size() < 8) return corrupt("not a safetensors file: shorter than 8 bytes");
     std::memcpy(&length, file.data(), 8);
+    RETURN_IF_ERROR(check_no_lfs_pointer(file));
     if (length > file.size() - 8)
       return corrupt(fmt::format("the header has {} bytes, {} are there; truncated or no safetensors file",
                                  length, file.size() - 8));

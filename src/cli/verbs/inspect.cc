@@ -270,6 +270,7 @@ int inspect_verb(Arguments args) {
   flags.section("Output");
   flags.on("--tensors", &tensors, "list the tensors");
   flags.on("--json", &json, "one JSON object with everything");
+  flags.note("Exit code: 0 if the model runs; 1 if not, or if the file cannot be read; 2 wrong usage.");
   engine.declare_model(flags);
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (files.size() > 1) return fail_usage(invalid_argument("inspect takes one file"));
@@ -288,7 +289,7 @@ int inspect_verb(Arguments args) {
     print_json(*report);
   else
     print_text(*report, tensors);
-  return 0;
+  return report->runs.ok() ? 0 : 1;
 }
 
 }  // namespace invar
