@@ -8,7 +8,9 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/progress.h"
 #include "base/quote.h"
@@ -33,42 +35,111 @@ Dtype scale_dtype(const SourceTensor& t) {
   return dtype_of(t) == Dtype::kBF16 ? Dtype::kBF16 : Dtype::kF16;
 }
 
+// A tensor of the folder that is written: one of the source, or the same matrix of all experts of a layer.
 struct Output {
-  const SourceTensor* tensor;
-  bool quantized;
-  int64_t rows() const { return tensor->shape[0]; }
-  int64_t cols() const { return tensor->shape[1]; }
+  std::string name;
+  std::vector<const SourceTensor*> parts;
+  bool quantized = false;
+  const SourceTensor& first() const { return *parts[0]; }
+  int64_t rows() const { return first().shape[0]; }  // of each part
+  int64_t cols() const { return first().shape[1]; }
+  json::array shape(int64_t last) const {
+    json::array shape = parts.size() > 1 ? json::array{parts.size()} : json::array();
+    for (size_t d = 0; d + 1 < first().shape.size(); ++d)
+      shape.push_back(first().shape[d]);
+    shape.push_back(last);
+    return shape;
+  }
 };
 
+struct Matrices {
+  std::unordered_set<const SourceTensor*> multiplied;       // but for routers, which stay
+  std::unordered_map<const SourceTensor*, size_t> stacked;  // to its stack
+  std::vector<Output> stacks;
+};
+
+// "model.layers.1.mlp.switch_mlp.up_proj.weight" of "model.layers.1.mlp.experts.0.up_proj.weight".
+std::string stack_name(const std::string& stored, const char* matrix) {
+  const size_t at = stored.find(".experts.");
+  return stored.substr(0, at) + ".switch_mlp." + matrix + ".weight";
+}
+
+Status add_stacks(const ModelSource& source, const Graph& graph, const Audit& audit, Matrices* out) {
+  for (const std::vector<ExpertWeights>& set : graph.expert_sets) {
+    constexpr std::pair<const char*, WeightId ExpertWeights::*> kMatrices[] = {
+        {"gate_proj", &ExpertWeights::gate},
+        {"up_proj", &ExpertWeights::up},
+        {"down_proj", &ExpertWeights::down}};
+    for (const auto& [matrix, of] : kMatrices) {
+      Output stack;
+      for (const ExpertWeights& e : set) {
+        const SourceTensor* t = audit.tensors[size_t(e.*of)];
+        const bool alone = graph.weights[size_t(e.*of)].fused.empty() && t->shape.size() == 2 &&
+                           t->stored_name.find(".experts.") != std::string::npos;
+        if (!alone || e.gate_bias != kNone || e.down_bias != kNone)
+          return unsupported(
+              fmt::format("{}: {} holds several matrices or has a bias; MLX-4 is written of mixtures "
+                          "with a tensor for each matrix of an expert",
+                          source.path(), quote(t->stored_name)));
+        stack.parts.push_back(t);
+        out->stacked[t] = out->stacks.size();
+      }
+      stack.name = stack_name(stack.first().stored_name, matrix);
+      out->stacks.push_back(std::move(stack));
+    }
+  }
+  return {};
+}
+
+// Weights whose results choose experts.
+std::unordered_set<WeightId> routers(const Graph& graph) {
+  std::unordered_set<ValueId> choosing;
+  for (const Node& n : graph.nodes)
+    if (n.op == Op::kExperts)
+      for (size_t i = 1; i < n.in.size(); i += 2)  // scores, and the gate of the shared expert
+        choosing.insert(n.in[i]);
+  std::unordered_set<WeightId> found;
+  for (const Node& n : graph.nodes)
+    if (n.op == Op::kLinear && choosing.contains(n.out)) found.insert(n.weight);
+  return found;
+}
+
 // The tensors that the model multiplies with.
-Result<std::unordered_set<const SourceTensor*>> matrices(const ModelSource& source) {
+Result<Matrices> matrices(const ModelSource& source) {
   ASSIGN_OR_RETURN(const Family* family, find_family(source));
   ASSIGN_OR_RETURN(const ModelConfig config, family->parse(source));
   ASSIGN_OR_RETURN(const Graph graph, family->build(config));
   ASSIGN_OR_RETURN(const Audit audit, audit_tensors(source, config, graph));
-  std::unordered_set<const SourceTensor*> found;
+  Matrices found;
+  RETURN_IF_ERROR(add_stacks(source, graph, audit, &found));
+  const std::unordered_set<WeightId> choosing = routers(graph);
   for (size_t i = 0; i < graph.weights.size(); ++i) {
     const Weight& w = graph.weights[i];
-    if (w.experts > 0 || w.tensor().find(".experts.") != std::string::npos)
-      return unsupported(fmt::format("{}: {} is a mixture of experts; MLX-4 is written of dense models",
-                                     source.path(), family->name));
-    if (w.kind == Weight::Kind::kMatrix && !w.transposed) found.insert(audit.tensors[i]);
+    if (w.kind == Weight::Kind::kMatrix && !w.transposed && !choosing.contains(WeightId(i)))
+      found.multiplied.insert(audit.tensors[i]);
   }
   return found;
 }
 
 Result<std::vector<Output>> plan(const ModelSource& source, int32_t group) {
-  if (source.kind() != SourceKind::kHuggingFace)
-    return unsupported(
-        fmt::format("{}: MLX-4 is written from a folder with config.json and safetensors", source.path()));
-  ASSIGN_OR_RETURN(const auto multiplied, matrices(source));
+  if (source.kind() != SourceKind::kHuggingFace || source.packed() != nullptr)
+    return unsupported(fmt::format(
+        "{}: MLX-4 is written from the folder with config.json and safetensors that it was made of",
+        source.path()));
+  ASSIGN_OR_RETURN(Matrices found, matrices(source));
   std::vector<Output> outputs;
   for (const SourceTensor& t : source.tensors()) {
     if (t.planes != nullptr || t.type->form == nullptr || !is_float(*t.type->form))
       return unsupported(fmt::format("{}: tensor {} is {}; MLX-4 is written from F32, F16 and BF16",
                                      source.path(), quote(t.stored_name), t.type->name));
-    const bool matrix = multiplied.contains(&t) && t.shape.size() == 2 && t.stored_name.ends_with(".weight");
-    outputs.push_back({&t, matrix && t.shape[1] % group == 0});
+    const bool matrix =
+        found.multiplied.contains(&t) && t.shape.size() == 2 && t.stored_name.ends_with(".weight");
+    Output output{.name = t.stored_name, .parts = {&t}};
+    if (const auto stack = found.stacked.find(&t); stack != found.stacked.end())
+      output = std::exchange(found.stacks[stack->second], {});
+    if (output.parts.empty()) continue;  // written with the first expert's
+    output.quantized = matrix && t.shape[1] % group == 0;
+    outputs.push_back(std::move(output));
   }
   return outputs;
 }
@@ -77,11 +148,11 @@ struct Quantized {
   std::vector<std::byte> codes, scales, biases;
 };
 
-Result<Quantized> quantize(const Output& o, int32_t group, ThreadPool& pool) {
-  const SourceTensor& t = *o.tensor;
-  const int64_t rows = o.rows(), groups = o.cols() / group;
+// One part, behind those that are there.
+Status quantize(const SourceTensor& t, int32_t group, ThreadPool& pool, Quantized* into) {
+  const int64_t rows = t.shape[0], groups = t.shape[1] / group;
   Quantized q;
-  q.codes.resize(size_t(rows * o.cols() / 2));
+  q.codes.resize(size_t(rows * t.shape[1] / 2));
   q.scales.resize(size_t(rows * groups * 2));
   q.biases.resize(q.scales.size());
   std::atomic<bool> infinite{false}, too_large{false};
@@ -106,7 +177,9 @@ Result<Quantized> quantize(const Output& o, int32_t group, ThreadPool& pool) {
   if (too_large)
     return unsupported(
         fmt::format("tensor {}: its range does not fit into scales of F16", quote(t.stored_name)));
-  return q;
+  for (const auto plane : {&Quantized::codes, &Quantized::scales, &Quantized::biases})
+    (into->*plane).insert((into->*plane).end(), (q.*plane).begin(), (q.*plane).end());
+  return {};
 }
 
 // The directory of the file, and how long the file will be.
@@ -118,17 +191,18 @@ std::string header(const std::vector<Output>& outputs, int32_t group, uint64_t* 
     at += bytes;
   };
   for (const Output& o : outputs) {
-    const SourceTensor& t = *o.tensor;
+    const SourceTensor& t = o.first();
     if (!o.quantized) {
-      add(t.stored_name, t.type->name, json::array(t.shape.begin(), t.shape.end()), t.data.size());
+      add(o.name, t.type->name, t.shape.empty() ? json::array() : o.shape(t.shape.back()),
+          t.data.size() * o.parts.size());
       continue;
     }
-    const std::string stem = t.stored_name.substr(0, t.stored_name.size() - std::strlen(".weight"));
+    const std::string stem = o.name.substr(0, o.name.size() - std::strlen(".weight"));
     const char* of_scales = scale_dtype(t) == Dtype::kF16 ? "F16" : "BF16";
-    const int64_t groups = o.cols() / group;
-    add(t.stored_name, "U32", {o.rows(), o.cols() / 8}, uint64_t(o.rows() * o.cols() / 2));
+    const int64_t groups = o.cols() / group, rows = o.rows() * int64_t(o.parts.size());
+    add(o.name, "U32", o.shape(o.cols() / 8), uint64_t(rows * o.cols() / 2));
     for (const char* part : {".scales", ".biases"})
-      add(stem + part, of_scales, {o.rows(), groups}, uint64_t(o.rows() * groups * 2));
+      add(stem + part, of_scales, o.shape(groups), uint64_t(rows * groups * 2));
   }
   *data_bytes = at;
   std::string text = json::serialize(directory);
@@ -186,21 +260,24 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
   {
     Progress progress("converting", int64_t(data_bytes));
     for (const Output& o : outputs) {
-      c.bytes_before += o.tensor->data.size();
       ++c.tensors;
-      ++c.types[o.quantized ? "MLX-4" : o.tensor->type->name];
+      ++c.types[o.quantized ? "MLX-4" : o.first().type->name];
       c.kept += !o.quantized;
-      if (o.quantized) {
-        ASSIGN_OR_RETURN(const Quantized q, quantize(o, options.group, pool));
-        for (const auto* part : {&q.codes, &q.scales, &q.biases}) {
-          RETURN_IF_ERROR(weights.write(*part));
-          progress.advance(int64_t(part->size()));
+      Quantized q;
+      for (const SourceTensor* t : o.parts) {
+        c.bytes_before += t->data.size();
+        if (o.quantized) {
+          RETURN_IF_ERROR(quantize(*t, options.group, pool, &q));
+        } else {
+          RETURN_IF_ERROR(weights.write(t->data));
+          progress.advance(int64_t(t->data.size()));
         }
-      } else {
-        RETURN_IF_ERROR(weights.write(o.tensor->data));
-        progress.advance(int64_t(o.tensor->data.size()));
+        source.drop_tensor_pages(t->data);
       }
-      source.drop_tensor_pages(o.tensor->data);
+      for (const auto* plane : {&q.codes, &q.scales, &q.biases}) {
+        RETURN_IF_ERROR(weights.write(*plane));
+        progress.advance(int64_t(plane->size()));
+      }
     }
   }
   RETURN_IF_ERROR(weights.finish());
