@@ -1,7 +1,7 @@
 #pragma once
 // A model in a folder of float weights as a folder in MLX's layout: matrices in affine codes of 4 bits,
-// those of experts stacked, everything else as it is, routers too, and the tokenizer's files along. Errors name tensor and file. Uses all threads it is
-// given.
+// those of experts stacked, everything else as it is, routers too, and the tokenizer's files along. Errors
+// name tensor and file. Uses all threads it is given.
 
 #include <string>
 
