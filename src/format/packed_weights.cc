@@ -224,9 +224,7 @@ Status PackedWeights::map_packed(const ModelSource& source, const Digest& key) {
   auto file = PackedFile::open(source.path(), key, sections_, source.packed()->weights_at);
   const Status status = file.ok() ? take(*std::move(file)) : file.status();
   if (status.code() != Code::kCorrupt) return status;
-  return corrupt(status.message() +
-                 "; it is damaged, or another version of Invar wrote it: copy the file again, or convert its "
-                 "source again");
+  return corrupt(status.message() + "; copy the file again, or convert its source again");
 }
 
 Status PackedWeights::open_or_pack(const ModelSource& source, const std::vector<PackedEntry>& entries,
