@@ -6,13 +6,17 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.h"
+#include "base/quote.h"
+
 namespace invar {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;  // so that few steps meet the disk
 
 const char* category(SpanKind kind) {
-  constexpr const char* kNames[] = {"step", "phase", "tiles", "wait", "socket"};
+  constexpr const char* kNames[] = {"step",  "forward", "sampling", "part",   "phase",
+                                    "tiles", "wait",    "socket",   "handler"};
   return kNames[size_t(kind)];
 }
 
@@ -22,17 +26,26 @@ Result<std::unique_ptr<ChromeTrace>> ChromeTrace::create(const std::string& path
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) return io_error(fmt::format("--trace {}: {}", path, std::strerror(errno)));
   std::setvbuf(file, nullptr, _IOFBF, kBufferBytes);
-  std::fputs("[\n", file);
-  std::unique_ptr<ChromeTrace> trace(new ChromeTrace(file));
+  std::unique_ptr<ChromeTrace> trace(new ChromeTrace(path, file));
+  trace->write("[\n");
   set_trace_sink(trace.get());
   return trace;
 }
 
 ChromeTrace::~ChromeTrace() {
   set_trace_sink(nullptr);
-  fmt::print(file_, R"({{"name":"process_name","ph":"M","pid":1,"args":{{"name":"invar"}}}})"
-                    "\n]\n");
-  std::fclose(file_);
+  write(R"({"name":"process_name","ph":"M","pid":1,"args":{"name":"invar"}})"
+        "\n]\n");
+  if (std::fclose(file_) != 0) failed();
+}
+
+void ChromeTrace::write(std::string_view text) {
+  if (!failed_ && std::fwrite(text.data(), 1, text.size(), file_) != text.size()) failed();
+}
+
+void ChromeTrace::failed() {
+  if (!std::exchange(failed_, true))
+    log_error("--trace {}: {}; the trace ends here", printable(path_), std::strerror(errno));
 }
 
 // Names are those of nodes and of this program: nothing in them has to be escaped.
@@ -52,7 +65,7 @@ void ChromeTrace::take(const TraceSpan& span) {
               .out;
   end = fmt::format_to_n(end, size_t(line + sizeof line - end), "}},\n").out;
   const std::lock_guard lock(mutex_);
-  std::fwrite(line, 1, size_t(end - line), file_);
+  write({line, size_t(end - line)});
 }
 
 }  // namespace invar
