@@ -121,6 +121,27 @@ TEST(MlxFolder, says_what_it_does_not_write) {
   EXPECT_THAT(refusal("gguf/lossless/llama-untied.gguf"), HasSubstr("from the folder"));
 }
 
+TEST(MlxFolder, experts_of_several_types_are_refused) {
+  const std::string folder = fresh_folder("mixed"), file = folder + "/model.safetensors";
+  std::filesystem::copy(oracle_path("models/qwen3-moe"), folder);
+  std::string bytes;
+  {
+    const auto map = MappedFile::open(file);
+    ASSERT_TRUE(map.ok());
+    bytes.assign(reinterpret_cast<const char*>(map->bytes().data()), map->bytes().size());
+  }
+  const std::string_view before = R"(experts.1.up_proj.weight":{"dtype":"BF16",)";
+  const size_t at = bytes.find(before);
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, before.size(), R"(experts.1.up_proj.weight":{"dtype":"F16" ,)");
+  std::ofstream(file, std::ios::binary) << bytes;
+  const auto source = ModelSource::open(folder);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const auto done = convert_to_mlx(**source, fresh_folder("mixed-target"), {});
+  ASSERT_FALSE(done.ok());
+  EXPECT_THAT(done.status().message(), HasSubstr("is F16; MLX stacks them into one"));
+}
+
 TEST(MlxFolder, codes_are_within_half_a_step_and_the_far_end_is_exact) {
   std::vector<float> w;
   for (int i = 0; i < 64; ++i)

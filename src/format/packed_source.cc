@@ -45,14 +45,30 @@ class RecordWriter {
     append(bytes);
   }
   void text(std::string_view s) {
+    if (s.size() > kMaxText)
+      refuse(fmt::format("{}...: a name of {} bytes does not fit into a packed model, which takes {}",
+                         quote(s.substr(0, 40)), s.size(), kMaxText));
     number(static_cast<uint32_t>(s.size()));
     append(std::as_bytes(std::span(s)));
   }
+  void shape(std::span<const int64_t> dims, const std::string& tensor) {
+    if (dims.size() > kMaxDims)
+      refuse(fmt::format("tensor {}: {} dimensions do not fit into a packed model, which takes {}",
+                         quote(tensor), dims.size(), kMaxDims));
+    number(static_cast<uint32_t>(dims.size()));
+    append(std::as_bytes(dims));
+  }
   std::vector<std::byte>& bytes() { return bytes_; }
+  // What its reader would refuse.
+  const Status& status() const { return status_; }
 
  private:
   void append(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  void refuse(std::string why) {
+    if (status_.ok()) status_ = unsupported(std::move(why));
+  }
   std::vector<std::byte> bytes_;
+  Status status_;
 };
 
 // Everything is checked against the bytes that are left; what: the field, for errors.
@@ -136,9 +152,7 @@ class PackedSource : public ModelSource {
   explicit PackedSource(MappedFile map) : map_(std::move(map)) {}
 
   Status read() {
-    Head head;
-    std::span<const std::byte> record;
-    RETURN_IF_ERROR(check_head(&head, &record));
+    ASSIGN_OR_RETURN(const std::span<const std::byte> record, checked_record());
     RecordReader in(record);
     RETURN_IF_ERROR(read_origin(in));
     RETURN_IF_ERROR(read_files(in));
@@ -175,11 +189,12 @@ class PackedSource : public ModelSource {
   void drop_tensor_pages(std::span<const std::byte>) const override {}  // they hold a few numbers
 
  private:
-  Status check_head(Head* head, std::span<const std::byte>* record) {
+  Result<std::span<const std::byte>> checked_record() {
+    Head head;
     const std::span<const std::byte> all = map_.bytes();
-    if (all.size() < sizeof *head) return corrupt(fmt::format("the file is truncated; {}", kAgain));
-    std::memcpy(head, all.data(), sizeof *head);
-    if (std::memcmp(head->magic, kMagic, sizeof kMagic) != 0)
+    if (all.size() < sizeof head) return corrupt(fmt::format("the file is truncated; {}", kAgain));
+    std::memcpy(&head, all.data(), sizeof head);
+    if (std::memcmp(head.magic, kMagic, sizeof kMagic) != 0)
       return unsupported(
           "packed weights of the cache, which need their source: name that as the model, or write a file "
           "that "
@@ -190,17 +205,17 @@ class PackedSource : public ModelSource {
           fmt::format("packed by {} version of Invar ({} {}, this one has {}); convert its source again",
                       found < wanted ? "an older" : "a newer", what, found, wanted));
     };
-    RETURN_IF_ERROR(expect("record", head->record_version, kPackedModelVersion));
-    RETURN_IF_ERROR(expect("layout", head->layout_version, kPackedLayoutVersion));
-    RETURN_IF_ERROR(expect("numerics", head->numerics_version, kNumericsVersion));
-    if (head->record_bytes > all.size() - sizeof *head)
+    RETURN_IF_ERROR(expect("record", head.record_version, kPackedModelVersion));
+    RETURN_IF_ERROR(expect("layout", head.layout_version, kPackedLayoutVersion));
+    RETURN_IF_ERROR(expect("numerics", head.numerics_version, kNumericsVersion));
+    if (head.record_bytes > all.size() - sizeof head)
       return corrupt(fmt::format("the record has {} bytes, {} are there: the file is truncated; {}",
-                                 head->record_bytes, all.size() - sizeof *head, kAgain));
-    *record = all.subspan(sizeof *head, head->record_bytes);
-    if (hash64(*record) != head->record_hash)
+                                 head.record_bytes, all.size() - sizeof head, kAgain));
+    const std::span<const std::byte> record = all.subspan(sizeof head, head.record_bytes);
+    if (hash64(record) != head.record_hash)
       return corrupt(fmt::format("the record does not have its checksum; {}", kAgain));
-    origin_.weights_at = round_up(sizeof *head + record->size(), kPackedFileAlignment);
-    return {};
+    origin_.weights_at = round_up(sizeof head + record.size(), kPackedFileAlignment);
+    return record;
   }
 
   Status read_origin(RecordReader& in) {
@@ -246,19 +261,20 @@ class PackedSource : public ModelSource {
 };
 
 Status put_files(const ModelSource& source, RecordWriter& out) {
+  if (const GgufFile* gguf = source.gguf()) {
+    out.number(uint32_t{1});
+    out.text(kGgufFile);
+    out.blob(gguf->metadata_file());
+    return {};
+  }
   std::vector<std::pair<std::string, std::string>> files;
   for (const char* name : kSideFiles) {
-    if (source.kind() == SourceKind::kGguf) break;
     auto text = source.side_file(name);
     if (!text.ok() && text.status().code() == Code::kNotFound) continue;
     if (!text.ok()) return text.status();
     files.emplace_back(name, *std::move(text));
   }
-  out.number(static_cast<uint32_t>(source.gguf() != nullptr ? 1 : files.size()));
-  if (source.gguf() != nullptr) {
-    out.text(kGgufFile);
-    out.blob(source.gguf()->metadata_file());
-  }
+  out.number(static_cast<uint32_t>(files.size()));
   for (const auto& [name, text] : files) {
     out.text(name);
     out.blob(std::as_bytes(std::span(text)));
@@ -296,11 +312,10 @@ Result<std::vector<std::byte>> packed_record(const ModelSource& source, const st
     out.text(t.name);
     out.text(t.stored_name);
     out.text(t.type->name);
-    out.number(static_cast<uint32_t>(t.shape.size()));
-    for (const int64_t n : t.shape)
-      out.number(n);
+    out.shape(t.shape, t.stored_name);
     out.blob(wanted ? t.data : std::span<const std::byte>());
   }
+  RETURN_IF_ERROR(out.status());
   const auto record = std::span(out.bytes()).subspan(sizeof(Head));
   Head head = {};
   std::memcpy(head.magic, kMagic, sizeof kMagic);

@@ -18,7 +18,9 @@ Result<uint64_t> write_packed_model(const ModelSource& source, const std::string
   ASSIGN_OR_RETURN(const LoadPlan plan, plan_load(source));
   ASSIGN_OR_RETURN(const std::string digest, model_digest(source, options.cache_dir));
   ASSIGN_OR_RETURN(const std::vector<std::byte> record, packed_record(source, digest, plan.audit.folded));
-  const std::string full = std::filesystem::absolute(path).string();
+  std::error_code ec;
+  const std::string full = std::filesystem::absolute(path, ec).string();
+  if (ec) return io_error(fmt::format("{}: {}", path, ec.message()));
   return PackedWeights::write(source, plan.entries, record, full,
                               {.threads = options.threads, .progress = options.progress});
 }

@@ -10,7 +10,8 @@
 
 namespace invar {
 
-// The size of the finished file. Of the options, the cache is used for the digest alone. Replaces a file of
+// The size of the finished file. Of the options, the cache is used for the digest alone, and rope not at
+// all: positions are the business of whoever loads the file. Replaces a file of
 // that name when the new one is safe on disk.
 Result<uint64_t> write_packed_model(const ModelSource& source, const std::string& path,
                                     const LoadOptions& options);

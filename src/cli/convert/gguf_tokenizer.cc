@@ -102,6 +102,9 @@ Status compare(const Tokenizer& file, const Tokenizer& gguf) {
                       quote(text.substr(0, 60)), at));
     }
   }
+  if (gguf.vocab_size() < file.vocab_size())
+    return refuse_tokenizer(
+        fmt::format("GGUF's form of it would have {} tokens, not {}", gguf.vocab_size(), file.vocab_size()));
   for (int32_t id = 0; id < file.vocab_size(); ++id)
     if (!file.token_bytes(id).empty() && file.token_bytes(id) != gguf.token_bytes(id))
       return refuse_tokenizer(fmt::format("GGUF's form of it would write token {} as {}, not {}", id,
@@ -117,12 +120,13 @@ Result<std::shared_ptr<const Tokenizer>> reader_with_stops(const text::TextModel
   for (const int32_t id : folder.stop_ids)
     if (std::ranges::find(reader->stop_ids(), id) == reader->stop_ids().end()) missing.push_back(id);
   if (missing.empty()) return reader;
-  constexpr const char* kKeys[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
-  if (missing.size() > std::size(kKeys))
+  std::vector<const char*> keys = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+  std::erase_if(keys, [&](const char* key) { return t.has_id(key); });
+  if (missing.size() > keys.size())
     return refuse_tokenizer(
         fmt::format("GGUF has no key for so many ends of an answer (eos_token_id {})", missing.back()));
   for (size_t i = 0; i < missing.size(); ++i)
-    t.set_id(kKeys[i], missing[i]);
+    t.set_id(keys[i], missing[i]);
   return read_back(t);
 }
 
@@ -199,9 +203,12 @@ Result<GgufTokenizer> gguf_tokenizer(const ModelSource& source, int32_t rows) {
   return made;
 }
 
+bool GgufTokenizer::has_id(std::string_view key) const {
+  return std::ranges::any_of(ids, [&](const auto& pair) { return pair.first == key; });
+}
+
 void GgufTokenizer::set_id(const char* key, int32_t id) {
-  const auto is_key = [&](const auto& pair) { return std::string_view(pair.first) == key; };
-  if (id >= 0 && std::ranges::none_of(ids, is_key)) ids.emplace_back(key, static_cast<uint32_t>(id));
+  if (id >= 0 && !has_id(key)) ids.emplace_back(key, static_cast<uint32_t>(id));
 }
 
 void GgufTokenizer::add_to(GgufWriter& writer) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct GgufTokenizer {
   std::vector<std::pair<const char*, uint32_t>> ids;           // keys of special tokens
   std::vector<std::pair<std::string, std::string>> templates;  // by name
 
+  bool has_id(std::string_view key) const;
   void set_id(const char* key, int32_t id);  // unless id is negative; the first one counts
   void add_to(GgufWriter& writer) const;
 };

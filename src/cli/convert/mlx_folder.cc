@@ -40,11 +40,12 @@ struct Output {
   std::string name;
   std::vector<const SourceTensor*> parts;
   bool quantized = false;
+  bool stacked = false;  // with a dimension for the experts, be it one
   const SourceTensor& first() const { return *parts[0]; }
   int64_t rows() const { return first().shape[0]; }  // of each part
   int64_t cols() const { return first().shape[1]; }
   json::array shape(int64_t last) const {
-    json::array shape = parts.size() > 1 ? json::array{parts.size()} : json::array();
+    json::array shape = stacked ? json::array{parts.size()} : json::array();
     for (size_t d = 0; d + 1 < first().shape.size(); ++d)
       shape.push_back(first().shape[d]);
     shape.push_back(last);
@@ -71,7 +72,7 @@ Status add_stacks(const ModelSource& source, const Graph& graph, const Audit& au
         {"up_proj", &ExpertWeights::up},
         {"down_proj", &ExpertWeights::down}};
     for (const auto& [matrix, of] : kMatrices) {
-      Output stack;
+      Output stack{.stacked = true};
       for (const ExpertWeights& e : set) {
         const SourceTensor* t = audit.tensors[size_t(e.*of)];
         const bool alone = graph.weights[size_t(e.*of)].fused.empty() && t->shape.size() == 2 &&
@@ -79,8 +80,13 @@ Status add_stacks(const ModelSource& source, const Graph& graph, const Audit& au
         if (!alone || e.gate_bias != kNone || e.down_bias != kNone)
           return unsupported(
               fmt::format("{}: {} holds several matrices or has a bias; MLX-4 is written of mixtures "
-                          "with a tensor for each matrix of an expert",
+                          "with a tensor for each matrix of an expert; --type Q4_K writes a GGUF file of it",
                           source.path(), quote(t->stored_name)));
+        if (!stack.parts.empty() && t->type != stack.first().type)
+          return unsupported(fmt::format(
+              "{}: tensor {} is {} and {} is {}; MLX stacks them into one: store both as one type",
+              source.path(), quote(stack.first().stored_name), stack.first().type->name,
+              quote(t->stored_name), t->type->name));
         stack.parts.push_back(t);
         out->stacked[t] = out->stacks.size();
       }
