@@ -15,10 +15,10 @@
 
 #include "base/thread_pool.h"
 #include "cli/benchmark/machine_limits.h"
+#include "cli/benchmark/time_runs.h"
 #include "kernels/kernel_table.h"
 #include "tensor/buffer.h"
 #include "tensor/float16.h"
-#include "time_runs.h"
 
 namespace invar {
 namespace {
@@ -166,7 +166,7 @@ int run(int argc, char** argv) {
   std::memset(memory.data(), 1, memory.size());
   for (const std::string& threads : o.threads) {
     ThreadPool pool({.threads = std::max(1, std::atoi(threads.c_str()))});
-    const double stream = stream_gb_per_s(pool, memory);
+    const double stream = stream_gb_per_s(pool, memory, o.runs);
     fmt::print("\nstream, {} threads: {:.1f} GB/s\n", pool.threads(), stream);
     fmt::print("{:<16} {:<7} {:>13} {:>5} {:>3} {:>10} {:>10} {:>8} {:>8} {:>8} {:>6}\n", "set", "form",
                "channels x K", "rows", "thr", "median ms", "best ms", "GB/s", "best", "GOPS", "stream");
@@ -177,7 +177,7 @@ int run(int argc, char** argv) {
         continue;
       }
       fmt::print("{:<16} dot products on registers: {:.0f} GOPS\n", set->name,
-                 2 * peak_gmacs_per_s(pool, set->dot_peak));
+                 2 * peak_gmacs_per_s(pool, set->dot_peak, o.runs));
       for (const std::string& form_name : o.forms) {
         const PackedForm* form = find_packed_form(form_name.c_str());
         if (!form) return usage("unknown form");

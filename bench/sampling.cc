@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "cli/benchmark/time_runs.h"
 #include "cli/engine_flags.h"
 #include "kernels/kernel_table.h"
 #include "sampling/mirostat.h"
 #include "sampling/sampler.h"
-#include "time_runs.h"
 
 namespace invar {
 namespace {

@@ -63,7 +63,7 @@ class Invar:
         self.program = program
 
     def bench(self, model, threads, *flags):
-        # Without the prefix cache: prompts of `bench` begin alike, and what is known is not computed again.
+        # Without the prefix cache: the peers' benchmarks have none either.
         return [self.program, "bench", model, "--threads", str(threads), "--prefix-cache", "off", "--json", *flags]
 
     def pack(self, model, threads):

@@ -10,11 +10,15 @@
 namespace invar {
 
 enum class SpanKind : uint8_t {
-  kStep,    // a step of the engine, and the parts of one
-  kPhase,   // of the executor, within a step
-  kTiles,   // what one thread did of a phase
-  kWait,    // a thread that ran out of tiles, until the phase ended
-  kSocket,  // reads and writes of a connection
+  kStep,      // a step of the engine, whole
+  kForward,   // the model's part of a step
+  kSampling,  // of a step
+  kStepPart,  // any other
+  kPhase,     // of the executor, within kForward
+  kTiles,     // what one thread did of a phase
+  kWait,      // a thread that ran out of tiles, until the phase ended
+  kSocket,    // reads and writes of a connection
+  kHandler,   // a request on its worker
 };
 
 struct SpanWork {

@@ -38,7 +38,7 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
 }
 
 const Plan& Scheduler::plan() {
-  Traced span("plan", SpanKind::kStep);
+  Traced span("plan", SpanKind::kStepPart);
   plan_.rows.clear();
   plan_.cut_prompts = plan_.preempted = plan_.following = plan_.reused_tokens = 0;
   tokens_left_ = limits_.max_step_tokens;

@@ -112,7 +112,7 @@ std::unique_ptr<Sequence> StepLoop::sequence_of(Arrival::Choice& choice, int64_t
 Result<StepOutputs> StepLoop::forward(const Plan& plan, StepRecord* record) {
   StepOutputs outputs;
   RETURN_IF_ERROR(contained("the forward pass", [&] {
-    Traced span("forward", SpanKind::kStep);
+    Traced span("forward", SpanKind::kForward);
     batch_.gather(plan.rows, *parts_.pool, parts_.model.graph->kv_groups);
     const int64_t before = clock_.now_ns();
     outputs = parts_.executable->run(batch_.inputs());
@@ -151,7 +151,7 @@ void StepLoop::commit_row(size_t index, const StepOutputs& outputs) {
 
 // The next token of every sequence that is to choose one.
 void StepLoop::sample(StepRecord* record) {
-  Traced span("sample", SpanKind::kStep);
+  Traced span("sample", SpanKind::kSampling);
   const int64_t before = clock_.now_ns();
   sampler_.choose([this](Sequence& sequence, Result<Choice> choice) {
     const Status taken =
@@ -183,7 +183,7 @@ void StepLoop::count(StepRecord& record) {
 
 // What happened goes out, and what ended goes.
 void StepLoop::publish() {
-  Traced span("publish", SpanKind::kStep);
+  Traced span("publish", SpanKind::kStepPart);
   scheduler_.for_each_touched([&](Sequence& sequence) {
     const Status told = contained("notify", [&] { sequence.publish(shared_.metrics, clock_.now_ns()); });
     if (!told.ok()) sequence.cancel();

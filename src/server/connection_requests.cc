@@ -55,7 +55,7 @@ std::string public_head(const RequestHead& head, const ApiKeys& keys) {
 // On a worker. Nothing that a handler throws may end the server.
 api::Outcome run_handler(const api::Service& service, const api::Request& request, const api::Match& match,
                          std::function<void()> notify) {
-  Traced span("handle", SpanKind::kSocket);
+  Traced span("handle", SpanKind::kHandler);
   try {
     return match.route->handle({service, request, match.parameter, std::move(notify)});
   } catch (const std::bad_alloc&) {

@@ -45,19 +45,20 @@ class Run {
       while (const std::optional<TokenEvent> event = streams_[i]->try_next()) {
         if (event->finish == FinishReason::kError) return event->error;
         if (!event->token) continue;
-        if (all_began_at_ > 0) ++tokens_after_;
+        if (all_began()) ++tokens_after_;
         ++tokens_;
         last_at_ = now;
         began_[i] = true;
       }
     }
-    if (all_began_at_ == 0 && std::all_of(began_.begin(), began_.end(), [](bool b) { return b; }))
+    if (!all_began() && std::all_of(began_.begin(), began_.end(), [](bool b) { return b; }))
       all_began_at_ = now;
     return {};
   }
 
   explicit Run(int32_t sequences) : began_(size_t(sequences)) {}
   int64_t tokens() const { return tokens_; }
+  bool all_began() const { return all_began_at_ > 0; }
   double prompt_seconds(double start) const { return all_began_at_ - start; }
   double decode_speed() const { return double(tokens_after_) / (last_at_ - all_began_at_); }
 
@@ -97,12 +98,20 @@ std::vector<BenchCase> bench_cases(const BenchPlan& plan, int32_t context, std::
   return cases;
 }
 
-Result<double> run_bench_case(Engine& engine, const BenchCase& c, int32_t vocab, uint64_t seed) {
+Result<double> run_bench_case(Engine& engine, const BenchCase& c, int32_t vocab, uint64_t seed,
+                              FunctionRef<void()> begins) {
   Run run(c.sequences);
   const double start = now_s();
   RETURN_IF_ERROR(run.submit(engine, c, vocab, c.decode > 0 ? 1 : seed));
-  while (engine.step())
+  bool began = c.decode == 0;
+  if (began) begins();
+  while (engine.step()) {
     RETURN_IF_ERROR(run.take());
+    if (!began && run.all_began()) {
+      began = true;
+      begins();
+    }
+  }
   if (run.tokens() != int64_t(c.sequences) * (1 + c.decode))
     return internal_error(
         fmt::format("{}: {} of {} tokens came", c.name, run.tokens(), int64_t(c.sequences) * (1 + c.decode)));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "engine/engine.h"
 
 namespace invar {
@@ -33,7 +34,9 @@ struct BenchPlan {
 std::vector<BenchCase> bench_cases(const BenchPlan& plan, int32_t context, std::string* left_out);
 
 // Tokens per second of one run. Prompts are random ids, new ones with each seed where the prompt is measured;
-// where decoding is, the same ones, so that the prefix cache has them from the second run on.
-Result<double> run_bench_case(Engine& engine, const BenchCase& c, int32_t vocab, uint64_t seed);
+// where decoding is, the same ones, so that the prefix cache has them from the second run on. `begins` is
+// called when the steps begin that count.
+Result<double> run_bench_case(
+    Engine& engine, const BenchCase& c, int32_t vocab, uint64_t seed, FunctionRef<void()> begins = [] {});
 
 }  // namespace invar

@@ -2,36 +2,24 @@
 
 #include <algorithm>
 #include <atomic>
-#include <vector>
+#include <cstring>
 
-#include "base/clock.h"
+#include "cli/benchmark/time_runs.h"
 
 namespace invar {
 namespace {
 
-constexpr int kRuns = 7;
-
-// Median seconds of `run`, after one that warms up.
-template <class Run>
-double median_seconds(const Run& run) {
-  std::vector<double> seconds;
-  run();
-  for (int i = 0; i < kRuns; ++i) {
-    const double start = now_s();
-    run();
-    seconds.push_back(now_s() - start);
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
-  return seconds[kRuns / 2];
-}
+constexpr size_t kPiece = size_t{1} << 20;
+constexpr size_t kStreamed = size_t{256} << 20;
+constexpr int kRuns = 3;
 
 }  // namespace
 
-double stream_gb_per_s(ThreadPool& pool, const Buffer& memory) {
-  constexpr size_t kPiece = size_t{1} << 20, kWords = kPiece / sizeof(uint64_t);
+double stream_gb_per_s(ThreadPool& pool, const Buffer& memory, int runs) {
+  constexpr size_t kWords = kPiece / sizeof(uint64_t);
   const int64_t pieces = int64_t(memory.size() / kPiece);
   std::atomic<uint64_t> total{0};  // or nothing would have to be read
-  const double seconds = median_seconds([&] {
+  const Timing t = time_runs(runs, [&] {
     pool.run(pieces, [&](int64_t piece, int) {
       const uint64_t* p = memory.as<uint64_t>() + size_t(piece) * kWords;
       uint64_t sums[8] = {};
@@ -44,17 +32,29 @@ double stream_gb_per_s(ThreadPool& pool, const Buffer& memory) {
         total.fetch_add(sum, std::memory_order_relaxed);
     });
   });
-  return double(pieces) * double(kPiece) / seconds / 1e9;
+  return double(pieces) * double(kPiece) / t.median / 1e9;
 }
 
-double peak_gmacs_per_s(ThreadPool& pool, int64_t (*peak)(int64_t rounds)) {
+double peak_gmacs_per_s(ThreadPool& pool, int64_t (*peak)(int64_t rounds), int runs) {
   constexpr int64_t kRounds = 20'000, kTasks = 16;  // several of each thread: none starts at once
   std::atomic<int64_t> macs{0};
-  const double seconds = median_seconds([&] {
+  const Timing t = time_runs(runs, [&] {
     macs = 0;
     pool.run(kTasks * pool.threads(), [&](int64_t, int) { macs += peak(kRounds); });
   });
-  return double(macs) / seconds / 1e9;
+  return double(macs) / t.median / 1e9;
+}
+
+Status measure_limits(ThreadPool& pool, const KernelTable& kernels, MachineLimits* limits) {
+  ASSIGN_OR_RETURN(Buffer memory, Buffer::allocate(kStreamed));
+  // Untouched, all of it would be one page of zeros; touched by those who read it, it lies near them.
+  pool.run(int64_t(kStreamed / kPiece),
+           [&](int64_t piece, int) { std::memset(memory.data() + size_t(piece) * kPiece, 1, kPiece); });
+  const auto keep = [](double measured, double* most) { *most = std::max(*most, measured); };
+  keep(stream_gb_per_s(pool, memory, kRuns), &limits->stream_gb_per_s);
+  keep(peak_gmacs_per_s(pool, kernels.dot_peak, kRuns), &limits->dot_gmacs_per_s);
+  keep(peak_gmacs_per_s(pool, kernels.fma_peak, kRuns), &limits->fma_gmacs_per_s);
+  return {};
 }
 
 }  // namespace invar

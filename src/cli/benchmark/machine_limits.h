@@ -2,15 +2,25 @@
 // What this machine can do at most, measured: the figures that a kernel is compared with. Main thread, on an
 // idle pool.
 
+#include "base/status.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "tensor/buffer.h"
 
 namespace invar {
 
-// GB/s of reading all of `memory`, which no cache should hold, with all threads: the median of several runs.
-double stream_gb_per_s(ThreadPool& pool, const Buffer& memory);
-// 10^9 multiply-adds per second on registers, with all threads: one of dot_peak and fma_peak.
-double peak_gmacs_per_s(ThreadPool& pool, int64_t (*peak)(int64_t rounds));
+struct MachineLimits {
+  double stream_gb_per_s = 0;  // reads from memory
+  double dot_gmacs_per_s = 0;  // 10^9 multiply-adds of integers per second on registers
+  double fma_gmacs_per_s = 0;  // of floats
+};
+
+// Measures them once more and keeps the larger of each: memory is shared with whoever else runs on the
+// machine, so a figure of one moment says little. Takes 256 MiB meanwhile.
+Status measure_limits(ThreadPool& pool, const KernelTable& kernels, MachineLimits* limits);
+
+// Of all threads together, medians of `runs`.
+double stream_gb_per_s(ThreadPool& pool, const Buffer& memory, int runs);  // no cache should hold all of it
+double peak_gmacs_per_s(ThreadPool& pool, int64_t (*peak)(int64_t rounds), int runs);  // dot_peak, fma_peak
 
 }  // namespace invar

@@ -1,13 +1,27 @@
 #include "cli/benchmark/profile.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace invar {
 
+void Profile::start() {
+  stop();
+  phases_.clear();
+  steps_ = step_ns_ = tiles_ns_ = 0;
+  before_.store(trace_sink(), std::memory_order_relaxed);
+  listens_ = true;
+  set_trace_sink(this);  // publishes before_
+}
+
+void Profile::stop() {
+  if (!listens_) return;
+  listens_ = false;
+  set_trace_sink(before_.load(std::memory_order_relaxed));
+}
+
 void Profile::take(const TraceSpan& span) {
-  if (before_ != nullptr) before_->take(span);
-  if (std::this_thread::get_id() != thread_) return;
+  if (TraceSink* const before = before_.load(std::memory_order_relaxed)) before->take(span);
+  if (std::this_thread::get_id() != thread_ || !listens_) return;
   const int64_t ns = span.end_ns - span.begin_ns;
   const auto add = [&](const char* name) {
     PhaseTime& phase = phases_[name];
@@ -18,18 +32,23 @@ void Profile::take(const TraceSpan& span) {
     phase.float_macs += span.work.float_macs;
   };
   switch (span.kind) {
+    case SpanKind::kStep:
+      step_ns_ += ns;
+      return;
+    case SpanKind::kForward:
+      ++steps_;  // not of those that found nothing to do
+      return;
+    case SpanKind::kSampling:
+      return add("(sampling)");
     case SpanKind::kPhase:
       return add(span.name);
-    case SpanKind::kStep:
-      if (std::string_view(span.name) == "sample") return add("(sampling)");
-      if (std::string_view(span.name) == "forward") ++steps_;  // not of those that found nothing to do
-      if (std::string_view(span.name) == "step") step_ns_ += ns;
-      return;
     case SpanKind::kTiles:
       tiles_ns_ += ns;
       return;
+    case SpanKind::kStepPart:
     case SpanKind::kWait:
     case SpanKind::kSocket:
+    case SpanKind::kHandler:
       return;
   }
 }

@@ -1,7 +1,9 @@
 #pragma once
-// Profile: where the time of an engine's steps goes, by phase, from the spans of a trace. A sink while it
-// lives, which hands on to the one before; steps run on the thread that made it.
+// Profile: where the time of an engine's steps goes, by phase, from the spans of a trace. It listens between
+// start() and stop(), on the thread that steps, and hands spans on to the sink of before. It outlives the
+// engine: a worker may bring the end of a span after stop().
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -21,8 +23,9 @@ struct PhaseTime {
 
 class Profile final : public TraceSink {
  public:
-  Profile() { set_trace_sink(this); }
-  ~Profile() override { set_trace_sink(before_); }
+  ~Profile() override { stop(); }
+  void start();  // anew
+  void stop();
   void take(const TraceSpan& span) override;
 
   int64_t steps() const { return steps_; }
@@ -35,8 +38,9 @@ class Profile final : public TraceSink {
   double outside_share() const;
 
  private:
-  TraceSink* const before_ = trace_sink();
   const std::thread::id thread_ = std::this_thread::get_id();
+  bool listens_ = false;  // like all below, of that thread alone
+  std::atomic<TraceSink*> before_{nullptr};
   std::map<std::string, PhaseTime> phases_;
   int64_t steps_ = 0, step_ns_ = 0, tiles_ns_ = 0;
 };

@@ -13,13 +13,15 @@ TraceSpan span(const char* name, SpanKind kind, int64_t begin_ns, int64_t end_ns
 
 TEST(Profile, shares_the_steps_among_their_phases) {
   Profile p;
+  p.take(span("forward", SpanKind::kForward, 0, 10));  // nobody has asked yet
+  p.start();
   for (const int64_t at : {0, 1000}) {
     p.take(span("attn", SpanKind::kPhase, at + 100, at + 400, {.rows = 1, .bytes = 50, .macs = 7}));
     p.take(span("tiles", SpanKind::kTiles, at + 110, at + 360));
     p.take(span("mlp", SpanKind::kPhase, at + 400, at + 500, {.rows = 1, .bytes = 30}));
     p.take(span("tiles", SpanKind::kTiles, at + 400, at + 500));
-    p.take(span("forward", SpanKind::kStep, at + 90, at + 510));
-    p.take(span("sample", SpanKind::kStep, at + 510, at + 560));
+    p.take(span("forward", SpanKind::kForward, at + 90, at + 510));
+    p.take(span("sample", SpanKind::kSampling, at + 510, at + 560));
     p.take(span("step", SpanKind::kStep, at, at + 700));
   }
   p.take(span("step", SpanKind::kStep, 2000, 2000));                              // found nothing to do
@@ -43,18 +45,33 @@ TEST(Profile, shares_the_steps_among_their_phases) {
 }
 
 TEST(Profile, hands_spans_on_and_takes_the_place_only_for_a_while) {
-  Profile first;
+  Profile first, second;
+  first.start();
+  second.start();
   {
-    Profile second;
-    {
-      const Traced traced("forward", SpanKind::kStep);
-    }
-    EXPECT_EQ(second.steps(), 1);
+    const Traced traced("forward", SpanKind::kForward);
   }
+  EXPECT_EQ(second.steps(), 1);
+  second.stop();
   {
-    const Traced traced("forward", SpanKind::kStep);
+    const Traced traced("forward", SpanKind::kForward);
   }
+  EXPECT_EQ(second.steps(), 1);
   EXPECT_EQ(first.steps(), 2);
+  first.start();
+  EXPECT_EQ(first.steps(), 0);
+  first.stop();
+  EXPECT_EQ(trace_sink(), nullptr);
+}
+
+TEST(Profile, takes_the_end_of_a_span_that_comes_late) {
+  Profile p;
+  p.start();
+  {
+    const Traced late("forward", SpanKind::kForward);
+    p.stop();
+  }
+  EXPECT_EQ(p.steps(), 0);
 }
 
 TEST(Traced, is_off_where_nobody_listens) {

@@ -41,9 +41,10 @@ double decode_speed(const std::vector<BenchCase>& cases) {
 
 // Of a phase's time, the part that its way from memory or its dot products take at least.
 double share_of_limit(const PhaseTime& p, const BenchReport& r) {
-  const double least =
-      std::max(p.bytes / r.stream_gb_per_s, p.macs / r.dot_gmacs_per_s + p.float_macs / r.fma_gmacs_per_s);
-  return p.ns == 0 ? 0 : least / double(p.ns);
+  const double least_ns =
+      std::max(p.bytes / r.limits.stream_gb_per_s,
+               p.macs / r.limits.dot_gmacs_per_s + p.float_macs / r.limits.fma_gmacs_per_s);
+  return p.ns == 0 ? 0 : least_ns / double(p.ns);
 }
 
 void print_profile(const CaseProfile& c, const BenchReport& r) {
@@ -104,12 +105,12 @@ void print_bench_text(const BenchReport& r, const Model& model) {
     fmt::print(
         "\ndecoding reads {} a step: {:.1f} GB/s, {:.0f} % of the {:.1f} GB/s that these threads can read\n",
         size_text(uint64_t(r.decode_bytes)), r.decode_bytes * speed * 1e-9,
-        r.decode_bytes * speed * 1e-7 / r.stream_gb_per_s, r.stream_gb_per_s);
+        r.decode_bytes * speed * 1e-7 / r.limits.stream_gb_per_s, r.limits.stream_gb_per_s);
   for (const CaseProfile& c : r.profiles)
     print_profile(c, r);
   if (!r.profiles.empty())
     fmt::print("\nlimits: {:.1f} GB/s from memory; on registers {:.0f} GOPS of integers, {:.0f} of floats\n",
-               r.stream_gb_per_s, 2 * r.dot_gmacs_per_s, 2 * r.fma_gmacs_per_s);
+               r.limits.stream_gb_per_s, 2 * r.limits.dot_gmacs_per_s, 2 * r.limits.fma_gmacs_per_s);
   if (!r.left_out.empty()) fmt::print("\nleft out, does not fit into {} tokens: {}\n", r.context, r.left_out);
   if (r.foreign_cores > kQuietCores)
     fmt::print(
@@ -147,9 +148,9 @@ void print_bench_json(const BenchReport& r, const Model& model) {
                                       {"anonymous_bytes", r.residence.anonymous},
                                       {"peak_resident_bytes", r.residence.peak},
                                       {"foreign_cores", r.foreign_cores},
-                                      {"stream_gb_per_s", r.stream_gb_per_s},
-                                      {"dot_gops", 2 * r.dot_gmacs_per_s},
-                                      {"fma_gops", 2 * r.fma_gmacs_per_s},
+                                      {"stream_gb_per_s", r.limits.stream_gb_per_s},
+                                      {"dot_gops", 2 * r.limits.dot_gmacs_per_s},
+                                      {"fma_gops", 2 * r.limits.fma_gmacs_per_s},
                                       {"decode_bytes_per_step", r.decode_bytes},
                                       {"profiles", profiles_json(r)},
                                       {"left_out", r.left_out},

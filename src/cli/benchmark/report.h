@@ -2,6 +2,7 @@
 // What `invar bench` found, for people and for scripts.
 
 #include "cli/benchmark/cases.h"
+#include "cli/benchmark/machine_limits.h"
 #include "cli/benchmark/profile.h"
 #include "cli/machine.h"
 #include "models/model.h"
@@ -23,13 +24,12 @@ struct BenchReport {
   std::string kv;
   int32_t context = 0;
   std::vector<BenchCase> cases;
-  std::string left_out;      // cases that do not fit into the context
-  double load_s = 0;         // from the start of the verb to an engine that can take requests
-  double first_token_s = 0;  // to the first token of a prompt of one
-  Residence residence;       // at the end
-  double foreign_cores = 0;  // kept busy by other processes meanwhile
-  // Of this machine, with the same threads.
-  double stream_gb_per_s = 0, dot_gmacs_per_s = 0, fma_gmacs_per_s = 0;
+  std::string left_out;               // cases that do not fit into the context
+  double load_s = 0;                  // from the start of the verb to an engine that can take requests
+  double first_token_s = 0;           // to the first token of a prompt of one
+  Residence residence;                // after the first round
+  double foreign_cores = 0;           // kept busy by other processes meanwhile
+  MachineLimits limits;               // with the same threads
   double decode_bytes = 0;            // that a step of one sequence reads at depth 0; 0: not measured
   std::vector<CaseProfile> profiles;  // --profile
 };

@@ -2,12 +2,12 @@
 // comparable.
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/clock.h"
 #include "base/progress.h"
 #include "cli/benchmark/cases.h"
 #include "cli/benchmark/machine_limits.h"
+#include "cli/benchmark/profile.h"
 #include "cli/benchmark/report.h"
 #include "cli/engine_flags.h"
 #include "cli/interrupt.h"
@@ -37,84 +37,90 @@ int32_t tokens_needed(const BenchPlan& plan) {
   return std::max(longest(plan.prompts), std::max(1, longest(plan.depths)) + plan.decode) + 1;
 }
 
-Result<CaseProfile> profile_case(Engine& engine, const BenchCase& c, int32_t vocab) {
+// How a case runs.
+struct Bench {
+  Engine& engine;
+  int32_t vocab;
+  Profile& profile;
+};
+
+Result<CaseProfile> profile_case(const Bench& b, const BenchCase& c) {
   constexpr uint64_t kSeed = uint64_t{1} << 40;  // prompts that no cache holds
-  const Profile profile;
-  RETURN_IF_ERROR(run_bench_case(engine, c, vocab, kSeed).status());
+  const Result<double> speed = run_bench_case(b.engine, c, b.vocab, kSeed, [&] { b.profile.start(); });
+  b.profile.stop();
+  RETURN_IF_ERROR(speed.status());
   return CaseProfile{
       .name = c.name,
-      .steps = profile.steps(),
-      .step_s = double(profile.step_ns()) * 1e-9 / double(std::max<int64_t>(profile.steps(), 1)),
-      .bytes_per_step = profile.bytes_per_step(),
-      .outside_share = profile.outside_share(),
-      .phases = profile.phases()};
+      .steps = b.profile.steps(),
+      .step_s = double(b.profile.step_ns()) * 1e-9 / double(std::max<int64_t>(b.profile.steps(), 1)),
+      .bytes_per_step = b.profile.bytes_per_step(),
+      .outside_share = b.profile.outside_share(),
+      .phases = b.profile.phases()};
 }
 
 // Where the time of the first prompt and of the first decoding goes.
-Status add_profiles(Engine& engine, int32_t vocab, BenchReport* report) {
+Status add_profiles(const Bench& b, BenchReport* report) {
   for (const bool decodes : {false, true}) {
     const auto c = std::find_if(report->cases.begin(), report->cases.end(),
                                 [&](const BenchCase& one) { return (one.decode > 0) == decodes; });
     if (c == report->cases.end()) continue;
-    ASSIGN_OR_RETURN(CaseProfile profile, profile_case(engine, *c, vocab));
+    ASSIGN_OR_RETURN(CaseProfile profile, profile_case(b, *c));
     report->profiles.push_back(std::move(profile));
   }
   return {};
 }
 
-Status add_limits(const EngineFlags& flags, Engine& engine, int32_t vocab, BenchReport* report) {
-  constexpr size_t kStreamed = size_t{256} << 20;
+Status add_decode_bytes(const Bench& b, BenchReport* report) {
   const auto plain = std::find_if(report->cases.begin(), report->cases.end(), is_plain_decode);
-  if (plain != report->cases.end()) {
-    BenchCase few = *plain;
-    few.decode = std::min(few.decode, 4);
-    ASSIGN_OR_RETURN(const CaseProfile profile, profile_case(engine, few, vocab));
-    report->decode_bytes = profile.bytes_per_step;
-  }
-  ThreadPool pool({.threads = flags.threads()});
-  const KernelTable& kernels = *choose_kernels(flags.backend_options().isa);
-  report->dot_gmacs_per_s = peak_gmacs_per_s(pool, kernels.dot_peak);
-  report->fma_gmacs_per_s = peak_gmacs_per_s(pool, kernels.fma_peak);
-  ASSIGN_OR_RETURN(Buffer memory, Buffer::allocate(kStreamed));
-  std::memset(memory.data(), 1, memory.size());  // untouched, all of it would be one page of zeros
-  report->stream_gb_per_s = stream_gb_per_s(pool, memory);
+  if (plain == report->cases.end()) return {};
+  BenchCase few = *plain;
+  few.decode = std::min(few.decode, 4);
+  ASSIGN_OR_RETURN(const CaseProfile profile, profile_case(b, few));
+  report->decode_bytes = profile.bytes_per_step;
   return {};
 }
 
-Status bench(EngineFlags& flags, const BenchPlan& plan, int32_t repetitions, bool profile, bool json) {
+Status run_cases(const Bench& b, const EngineFlags& flags, int32_t repetitions, BenchReport* report) {
+  ThreadPool pool({.threads = flags.threads()});
+  const KernelTable& kernels = *choose_kernels(flags.backend_options().isa);
+  Progress progress("bench", int64_t(report->cases.size()) * (repetitions + 1), Progress::Unit::kItems);
+  for (int32_t r = -1; r < repetitions; ++r) {  // the first round warms up: pages, caches, clocks
+    for (BenchCase& c : report->cases) {
+      // No prompt begins like another: the prefix cache would have its beginning.
+      const uint64_t seed = uint64_t(r + 2) << 32 | uint64_t(c.prompt);
+      ASSIGN_OR_RETURN(const double speed, run_bench_case(b.engine, c, b.vocab, seed));
+      if (r >= 0) c.tokens_per_s.push_back(speed);
+      progress.advance(1);
+    }
+    if (r == -1) report->residence = residence();  // before the limits, which need memory too
+    RETURN_IF_ERROR(measure_limits(pool, kernels, &report->limits));
+  }
+  return {};
+}
+
+Status bench(EngineFlags& flags, const BenchPlan& plan, int32_t repetitions, bool profiles, bool json) {
   const double start = now_s(), foreign_start = foreign_cpu_s();
   ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, flags.load_model());
   if (flags.options.context == 0)
     flags.options.context = std::min(tokens_needed(plan), model->info().context_length);
+  Profile profile;  // ends after the engine
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.make_engine(model));
+  const Bench b{*engine, model->info().vocab, profile};
   BenchReport report;
   report.load_s = now_s() - start;
   report.cases = bench_cases(plan, engine->context(), &report.left_out);
   if (report.cases.empty())
     return invalid_argument("nothing fits into the context of " + std::to_string(engine->context()) +
                             " tokens");
-  const int32_t vocab = model->info().vocab;
-  RETURN_IF_ERROR(run_bench_case(*engine, {.name = "first token", .prompt = 1}, vocab, 1).status());
+  RETURN_IF_ERROR(run_bench_case(*engine, {.name = "first token", .prompt = 1}, b.vocab, 1).status());
   report.first_token_s = now_s() - start;
-  {
-    Progress progress("bench", int64_t(report.cases.size()) * (repetitions + 1), Progress::Unit::kItems);
-    for (int32_t r = -1; r < repetitions; ++r) {  // the first round warms up: pages, caches, clocks
-      for (BenchCase& c : report.cases) {
-        // No prompt begins like another: the prefix cache would have its beginning.
-        const uint64_t seed = uint64_t(r + 2) << 32 | uint64_t(c.prompt);
-        ASSIGN_OR_RETURN(const double speed, run_bench_case(*engine, c, vocab, seed));
-        if (r >= 0) c.tokens_per_s.push_back(speed);
-        progress.advance(1);
-      }
-    }
-  }
-  if (profile) RETURN_IF_ERROR(add_profiles(*engine, vocab, &report));
+  RETURN_IF_ERROR(run_cases(b, flags, repetitions, &report));
+  if (profiles) RETURN_IF_ERROR(add_profiles(b, &report));
+  RETURN_IF_ERROR(add_decode_bytes(b, &report));
   report.machine = this_machine();
   report.backend = flags.backend_name();
   report.kv = flags.options.kv;
   report.context = engine->context();
-  report.residence = residence();
-  RETURN_IF_ERROR(add_limits(flags, *engine, vocab, &report));  // after what it would add to memory
   report.foreign_cores = (foreign_cpu_s() - foreign_start) / (now_s() - start);
   (json ? print_bench_json : print_bench_text)(report, *model);
   return {};
