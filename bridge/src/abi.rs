@@ -51,7 +51,9 @@ unsafe fn slice<'a, T>(data: *const T, len: usize) -> &'a [T] {
 }
 
 unsafe fn texts<'a>(data: *const IvText, count: usize, what: &str) -> Outcome<Vec<&'a str>> {
-    slice(data, count).iter().enumerate().map(|(i, item)| item.text(&format!("{what}[{i}]"))).collect()
+    // The place is spelled where it is needed: vocabularies have a hundred thousand texts.
+    let text = |(i, item): (usize, &IvText)| item.text(what).or_else(|_| item.text(&format!("{what}[{i}]")));
+    slice(data, count).iter().enumerate().map(text).collect()
 }
 
 #[no_mangle]

@@ -2,9 +2,8 @@
 
 use crate::{shown, Failure, Kind, Outcome};
 use serde_json::Value;
-use std::collections::HashMap;
 use tokenizers::decoders::wordpiece::cleanup;
-use tokenizers::Tokenizer;
+use tokenizers::{Model, Tokenizer};
 
 /// Flags of one id.
 pub(crate) const CONTROL: u8 = 1; // hidden when special tokens are skipped
@@ -107,17 +106,21 @@ pub(crate) struct Table {
 const MAX_ID: u32 = 1 << 24;
 
 pub(crate) fn build(tokenizer: &Tokenizer, rules: &Rules) -> Outcome<Table> {
-    let vocabulary = tokenizer.get_vocab(true);
     let added = tokenizer.get_added_tokens_decoder();
-    let size = vocabulary.values().chain(added.keys()).map(|id| id.saturating_add(1)).max().unwrap_or(0);
-    if size == 0 || size > MAX_ID {
+    let letters = byte_letters();
+    let mut pieces: Vec<(Vec<u8>, u8)> = Vec::new();
+    // Id by id: a map of the whole vocabulary would take longer than all else that is made here.
+    let mut left = tokenizer.get_model().get_vocab_size();
+    while left > 0 && pieces.len() <= MAX_ID as usize {
+        let piece = tokenizer.get_model().id_to_token(pieces.len() as u32);
+        left -= usize::from(piece.is_some());
+        pieces.push(piece.map_or_else(Default::default, |piece| piece_bytes(&piece, rules, &letters)));
+    }
+    let size = added.keys().map(|id| *id as usize + 1).max().unwrap_or(0).max(pieces.len());
+    if size == 0 || size > MAX_ID as usize {
         return Err(Failure::new(Kind::Input, format!("tokenizer: {size} ids is no sane vocabulary")));
     }
-    let letters = byte_letters();
-    let mut pieces: Vec<(Vec<u8>, u8)> = vec![(Vec::new(), 0); size as usize];
-    for (piece, id) in &vocabulary {
-        pieces[*id as usize] = piece_bytes(piece, rules, &letters);
-    }
+    pieces.resize_with(size, Default::default);
     for (id, token) in &added {
         // Added tokens are text already, except that SentencePiece writes its blank in them too.
         let text = match (&rules.blank, &rules.word_piece) {
@@ -138,9 +141,9 @@ pub(crate) fn build(tokenizer: &Tokenizer, rules: &Rules) -> Outcome<Table> {
     Ok(table)
 }
 
-fn piece_bytes(piece: &str, rules: &Rules, letters: &HashMap<char, u8>) -> (Vec<u8>, u8) {
+fn piece_bytes(piece: &str, rules: &Rules, letters: &ByteOfLetter) -> (Vec<u8>, u8) {
     if rules.byte_level {
-        let bytes: Option<Vec<u8>> = piece.chars().map(|c| letters.get(&c).copied()).collect();
+        let bytes: Option<Vec<u8>> = piece.chars().map(|c| *letters.get(c as usize)?).collect();
         return (bytes.unwrap_or_else(|| piece.as_bytes().to_vec()), KNOWN);
     }
     if let Some(word_piece) = &rules.word_piece {
@@ -158,8 +161,15 @@ fn piece_bytes(piece: &str, rules: &Rules, letters: &HashMap<char, u8>) -> (Vec<
     (text.into_bytes(), KNOWN)
 }
 
-fn byte_letters() -> HashMap<char, u8> {
-    (0..=255).zip(letters_of_bytes()).map(|(byte, letter)| (letter, byte)).collect()
+/// By code point: the byte that a letter stands for.
+type ByteOfLetter = [Option<u8>; 0x144];
+
+fn byte_letters() -> ByteOfLetter {
+    let mut table = [None; 0x144];
+    for (byte, letter) in (0..=255).zip(letters_of_bytes()) {
+        table[letter as usize] = Some(byte);
+    }
+    table
 }
 
 /// The printable letters that byte-level BPE writes bytes with: printable Latin-1 stands for itself, the other bytes in

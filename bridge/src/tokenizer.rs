@@ -12,23 +12,27 @@ use tokenizers::{
     Token, TokenizerImpl,
 };
 
-/// Lets both views use the one model, which may take a hundred megabytes.
+/// Lets both views use the model of the one tokenizer, which may take a hundred megabytes.
 #[derive(Clone)]
 struct Shared {
-    model: Arc<ModelWrapper>,
+    source: Arc<tokenizers::Tokenizer>,
     /// Special tokens that the model itself would find in a text: Unigram looks for all that its vocabulary holds. No merges
     /// of BPE lead to any, and WordPiece gets no words with brackets.
     hidden: Arc<HashMap<u32, String>>,
 }
 
 impl Shared {
-    fn new(source: &tokenizers::Tokenizer) -> Shared {
+    fn new(source: tokenizers::Tokenizer) -> Shared {
         let mut hidden = HashMap::new();
         if matches!(source.get_model(), ModelWrapper::Unigram(_)) {
             let added = source.get_added_tokens_decoder();
             hidden.extend(added.into_iter().filter(|(_, token)| token.special).map(|(id, token)| (id, token.content)));
         }
-        Shared { model: Arc::new(source.get_model().clone()), hidden: Arc::new(hidden) }
+        Shared { source: Arc::new(source), hidden: Arc::new(hidden) }
+    }
+
+    fn model(&self) -> &ModelWrapper {
+        self.source.get_model()
     }
 
     /// Special tokens are none of the model's business; text that spells one is cut after its first letter.
@@ -43,7 +47,7 @@ impl Shared {
                 Some((at, _)) if is_spelled(&token) => {
                     let start = token.offsets.0;
                     for (text, from) in [(&token.value[..at], start), (&token.value[at..], start + at)] {
-                        let parts = self.without_special(self.model.tokenize(text)?)?;
+                        let parts = self.without_special(self.model().tokenize(text)?)?;
                         out.extend(parts.into_iter().map(|mut part| {
                             part.offsets = (part.offsets.0 + from, part.offsets.1 + from);
                             part
@@ -61,22 +65,22 @@ impl Model for Shared {
     type Trainer = BpeTrainer; // asked for by the trait, never used
 
     fn tokenize(&self, text: &str) -> tokenizers::Result<Vec<Token>> {
-        self.without_special(self.model.tokenize(text)?)
+        self.without_special(self.model().tokenize(text)?)
     }
     fn token_to_id(&self, token: &str) -> Option<u32> {
-        self.model.token_to_id(token)
+        self.model().token_to_id(token)
     }
     fn id_to_token(&self, id: u32) -> Option<String> {
-        self.model.id_to_token(id)
+        self.model().id_to_token(id)
     }
     fn get_vocab(&self) -> HashMap<String, u32> {
-        self.model.get_vocab()
+        self.model().get_vocab()
     }
     fn get_vocab_size(&self) -> usize {
-        self.model.get_vocab_size()
+        self.model().get_vocab_size()
     }
     fn save(&self, folder: &Path, prefix: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
-        self.model.save(folder, prefix)
+        self.model().save(folder, prefix)
     }
     fn get_trainer(&self) -> BpeTrainer {
         BpeTrainer::default()
@@ -104,7 +108,8 @@ impl Tokenizer {
         let rules = decoder_table::rules(&source)?;
         let table = decoder_table::build(&source, &rules)?;
         let (prefix, suffix) = surroundings(&source)?;
-        let shared = Shared::new(&source);
+        let shared = Shared::new(source);
+        let source = &shared.source;
         let view = |plain: bool| -> Outcome<View> {
             let mut view: View = TokenizerImpl::new(shared.clone());
             view.with_normalizer(Some(normalizer.clone())).map_err(|e| e.to_string())?;

@@ -81,14 +81,25 @@ Result<std::string> EngineFlags::model_path() const {
                   standard.name, standard.file, path));
 }
 
-Result<std::shared_ptr<const Model>> EngineFlags::load_model() const {
+Result<std::shared_ptr<const ModelSource>> EngineFlags::open_source() const {
   set_log_level(verbose ? LogLevel::kInfo : LogLevel::kWarning);
   ASSIGN_OR_RETURN(const std::string path, model_path());
+  ASSIGN_OR_RETURN(std::unique_ptr<ModelSource> source, ModelSource::open(path));
+  return std::shared_ptr<const ModelSource>(std::move(source));
+}
+
+Result<std::shared_ptr<const Model>> EngineFlags::load_model() const {
+  ASSIGN_OR_RETURN(auto source, open_source());
+  return load_model(std::move(source));
+}
+
+Result<std::shared_ptr<const Model>> EngineFlags::load_model(
+    std::shared_ptr<const ModelSource> source) const {
   LoadOptions load;
   load.cache_dir = environment().cache_dir;
   load.threads = threads_;
   load.rope = rope();
-  return Model::load(path, load);
+  return Model::load(std::move(source), load);
 }
 
 RopeOverride EngineFlags::rope() const {

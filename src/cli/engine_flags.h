@@ -26,9 +26,11 @@ class EngineFlags {
   const std::string& given_model() const { return model_; }  // as it was written; "": the default
   // --model, else the default model. An error says which file to place where.
   Result<std::string> model_path() const;
-  Result<std::shared_ptr<const Model>> load_model() const;
-  int32_t threads() const { return threads_; }  // 0: every core
-  RopeOverride rope() const;                    // what load_model() does instead of what the file says
+  Result<std::shared_ptr<const ModelSource>> open_source() const;
+  Result<std::shared_ptr<const Model>> load_model(std::shared_ptr<const ModelSource> source) const;
+  Result<std::shared_ptr<const Model>> load_model() const;  // both
+  int32_t threads() const { return threads_; }              // 0: every core
+  RopeOverride rope() const;  // what load_model() does instead of what the file says
 
   CpuBackendOptions backend_options() const;
   EngineOptions options;  // from the flags; a verb may raise limits before make_engine

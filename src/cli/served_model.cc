@@ -82,11 +82,10 @@ void ServedModel::take_sampling_defaults(const ModelSource& source) {
 }
 
 Status ServedModel::load_model(EngineFlags& flags, const std::string& chat_template, bool ignore_defaults) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, flags.load_model());
+  ASSIGN_OR_RETURN(ModelWithText loaded, load_with_text(flags, chat_template));
+  const std::shared_ptr<const Model>& model = loaded.model;
   DigestTask digest = start_digest(model->source());
-  ASSIGN_OR_RETURN(text::TextModel text, set_up_text(model->source(), {.vocab = model->info().vocab,
-                                                                       .chat_template = chat_template}));
-  service_.text = std::make_shared<const text::TextModel>(std::move(text));
+  service_.text = std::make_shared<const text::TextModel>(std::move(loaded.text));
   service_.vocab = model->info().vocab;
   if (!ignore_defaults) take_sampling_defaults(model->source());
   ASSIGN_OR_RETURN(engine_, flags.make_engine(model));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <future>
 #include <limits>
 #include <utility>
 
@@ -197,6 +198,17 @@ Result<text::TextModel> set_up_text(const ModelSource& source, const TextSetupOp
   parts->vocab = options.vocab;
   if (!options.chat_template.empty()) parts->templates = {{"default", options.chat_template}};
   return text::make_text_model(std::move(*parts));
+}
+
+Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string& chat_template) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const ModelSource> source, flags.open_source());
+  auto text =
+      std::async(std::launch::async, [&] { return set_up_text(*source, {.chat_template = chat_template}); });
+  ModelWithText loaded;
+  ASSIGN_OR_RETURN(loaded.model, flags.load_model(source));
+  ASSIGN_OR_RETURN(loaded.text, text.get());
+  std::erase_if(loaded.text.stop_ids, [&](int32_t id) { return id >= loaded.model->info().vocab; });
+  return loaded;
 }
 
 Result<std::vector<int32_t>> encode_chat(const text::TextModel& model,

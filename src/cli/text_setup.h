@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "cli/engine_flags.h"
 #include "format/model_source.h"
+#include "models/model.h"
 #include "text/text_model.h"
 
 namespace invar {
@@ -19,6 +22,14 @@ struct TextSetupOptions {
   std::string chat_template;                            // replaces the model's own; "" = none given
 };
 Result<text::TextModel> set_up_text(const ModelSource& source, const TextSetupOptions& options = {});
+
+// A model with what its text needs. Both are made at once, each on a thread of its own: a vocabulary takes
+// longer than weights that are packed already.
+struct ModelWithText {
+  std::shared_ptr<const Model> model;
+  text::TextModel text;
+};
+Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string& chat_template = "");
 
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant"

@@ -10,7 +10,7 @@
 namespace invar {
 
 struct Model::Impl {
-  std::unique_ptr<ModelSource> source;
+  std::shared_ptr<const ModelSource> source;
   ModelInfo info;
   Graph graph;
   std::unique_ptr<PackedWeights> packed;
@@ -53,8 +53,14 @@ Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ModelSource> source, ModelSource::open(path));
+  return load(std::shared_ptr<const ModelSource>(std::move(source)), options);
+}
+
+Result<std::shared_ptr<const Model>> Model::load(std::shared_ptr<const ModelSource> opened,
+                                                 const LoadOptions& options) {
   auto impl = std::make_unique<Impl>();
-  ASSIGN_OR_RETURN(impl->source, ModelSource::open(path));
+  impl->source = std::move(opened);
   const ModelSource& source = *impl->source;
   ASSIGN_OR_RETURN(LoadPlan plan, plan_load(source, options.rope));
   impl->graph = std::move(plan.graph);

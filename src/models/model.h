@@ -41,6 +41,8 @@ struct LoadOptions {
 class Model {
  public:
   static Result<std::shared_ptr<const Model>> load(const std::string& path, const LoadOptions& options);
+  static Result<std::shared_ptr<const Model>> load(std::shared_ptr<const ModelSource> source,
+                                                   const LoadOptions& options);
   ~Model();
 
   const ModelInfo& info() const;

@@ -189,8 +189,9 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   ASSIGN_OR_RETURN(const std::vector<FilePrompt> prompts, read_prompts(options));
   RETURN_IF_ERROR(check_utf8("--system", options.system));
 
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, engine_flags.load_model());
-  ASSIGN_OR_RETURN(const text::TextModel text, set_up_text(model->source()));
+  ASSIGN_OR_RETURN(const ModelWithText loaded, load_with_text(engine_flags));
+  const std::shared_ptr<const Model>& model = loaded.model;
+  const text::TextModel& text = loaded.text;
   if (!options.raw && !text.chat_template) return text.template_error;
   RETURN_IF_ERROR(sampling.check_vocabulary(model->info().vocab));
   const SamplingDefaults defaults =
