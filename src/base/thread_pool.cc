@@ -158,7 +158,8 @@ struct ThreadPool::Impl {
 ThreadPool::ThreadPool(ThreadPoolOptions options) : impl_(std::make_unique<Impl>()) {
   const UsableCores cores = usable_cores();
   impl_->threads = options.threads > 0 ? options.threads : cores.count;
-  if (impl_->threads > cores.count) impl_->spin_ns = kCrowdedSpinNs;
+  const int places = cores.limited_by_quota ? cores.count : int(cores.affinity.size());
+  if (impl_->threads > places) impl_->spin_ns = kCrowdedSpinNs;
   // A pinned thread cannot move away from a neighbour, so pin only when a core is left for the threads
   // outside the pool.
   const bool pin = impl_->threads < cores.count && !cores.limited_by_quota;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/usable_cores.h"
 #include "cli/environment.h"
 #include "cli/model_names.h"
 #include "kernels/kernel_table.h"
@@ -23,6 +24,8 @@ void EngineFlags::declare(Flags& flags) {
   declare_model(flags);
   flags.section("Engine");
   flags.integer("--threads", &threads_, "worker threads (default: every core this process may use)", 1, 1024);
+  flags.parsed("--cpus", "LIST", "run on these CPUs only, such as 0-3,8 (default: all this process may use)",
+               [](const std::string& list) { return bind_to_cores(list); });
   std::vector<std::string> sets, codecs;
   for (const KernelTable* t : kernel_tables())
     sets.emplace_back(t->name);
