@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <vector>
 
 #include "cli/benchmark/time_runs.h"
 
@@ -45,16 +46,27 @@ double peak_gmacs_per_s(ThreadPool& pool, int64_t (*peak)(int64_t rounds), int r
   return double(macs) / t.median / 1e9;
 }
 
-Status measure_limits(ThreadPool& pool, const KernelTable& kernels, MachineLimits* limits) {
+Result<MachineLimits> measure_limits(ThreadPool& pool, const KernelTable& kernels) {
   ASSIGN_OR_RETURN(Buffer memory, Buffer::allocate(kStreamed));
   // Untouched, all of it would be one page of zeros; touched by those who read it, it lies near them.
   pool.run(int64_t(kStreamed / kPiece),
            [&](int64_t piece, int) { std::memset(memory.data() + size_t(piece) * kPiece, 1, kPiece); });
-  const auto keep = [](double measured, double* most) { *most = std::max(*most, measured); };
-  keep(stream_gb_per_s(pool, memory, kRuns), &limits->stream_gb_per_s);
-  keep(peak_gmacs_per_s(pool, kernels.dot_peak, kRuns), &limits->dot_gmacs_per_s);
-  keep(peak_gmacs_per_s(pool, kernels.fma_peak, kRuns), &limits->fma_gmacs_per_s);
-  return {};
+  return MachineLimits{.stream_gb_per_s = stream_gb_per_s(pool, memory, kRuns),
+                       .dot_gmacs_per_s = peak_gmacs_per_s(pool, kernels.dot_peak, kRuns),
+                       .fma_gmacs_per_s = peak_gmacs_per_s(pool, kernels.fma_peak, kRuns)};
+}
+
+MachineLimits median_limits(std::span<const MachineLimits> measured) {
+  MachineLimits median;
+  for (const auto figure :
+       {&MachineLimits::stream_gb_per_s, &MachineLimits::dot_gmacs_per_s, &MachineLimits::fma_gmacs_per_s}) {
+    std::vector<double> values;
+    for (const MachineLimits& limits : measured)
+      values.push_back(limits.*figure);
+    std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
+    median.*figure = values[values.size() / 2];
+  }
+  return median;
 }
 
 }  // namespace invar

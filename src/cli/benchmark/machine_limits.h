@@ -2,6 +2,8 @@
 // What this machine can do at most, measured: the figures that a kernel is compared with. Main thread, on an
 // idle pool.
 
+#include <span>
+
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
@@ -15,9 +17,11 @@ struct MachineLimits {
   double fma_gmacs_per_s = 0;  // of floats
 };
 
-// Measures them once more and keeps the larger of each: memory is shared with whoever else runs on the
-// machine, so a figure of one moment says little. Takes 256 MiB meanwhile.
-Status measure_limits(ThreadPool& pool, const KernelTable& kernels, MachineLimits* limits);
+// Takes 256 MiB meanwhile.
+Result<MachineLimits> measure_limits(ThreadPool& pool, const KernelTable& kernels);
+// Of each the median: memory is shared with whoever else runs on the machine, so that the figure of one
+// moment says little. Not empty.
+MachineLimits median_limits(std::span<const MachineLimits> measured);
 
 // Of all threads together, medians of `runs`.
 double stream_gb_per_s(ThreadPool& pool, const Buffer& memory, int runs);  // no cache should hold all of it

@@ -83,6 +83,7 @@ Status add_decode_bytes(const Bench& b, BenchReport* report) {
 Status run_cases(const Bench& b, const EngineFlags& flags, int32_t repetitions, BenchReport* report) {
   ThreadPool pool({.threads = flags.threads()});
   const KernelTable& kernels = *choose_kernels(flags.backend_options().isa);
+  std::vector<MachineLimits> limits;
   Progress progress("bench", int64_t(report->cases.size()) * (repetitions + 1), Progress::Unit::kItems);
   for (int32_t r = -1; r < repetitions; ++r) {  // the first round warms up: pages, caches, clocks
     for (BenchCase& c : report->cases) {
@@ -93,8 +94,9 @@ Status run_cases(const Bench& b, const EngineFlags& flags, int32_t repetitions, 
       progress.advance(1);
     }
     if (r == -1) report->residence = residence();  // before the limits, which need memory too
-    RETURN_IF_ERROR(measure_limits(pool, kernels, &report->limits));
+    ASSIGN_OR_RETURN(limits.emplace_back(), measure_limits(pool, kernels));
   }
+  report->limits = median_limits(limits);
   return {};
 }
 
