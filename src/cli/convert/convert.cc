@@ -46,8 +46,8 @@ uint64_t bytes_of(int64_t elements, const WeightType& type) {
   return uint64_t(elements / type.block) * uint64_t(type.block_bytes);
 }
 
-Status write_converted(GgufWriter& writer, const SourceTensor& t, const WeightType& type, ThreadPool& pool,
-                       Progress& progress) {
+Status write_converted(GgufFileWriter& writer, const SourceTensor& t, const WeightType& type,
+                       ThreadPool& pool, Progress& progress) {
   const BlockEncoder* encoder = find_encoder(type.name);
   CHECK(encoder != nullptr);
   const int64_t elements = elements_of(t);
@@ -97,7 +97,7 @@ Result<Conversion> convert_gguf(const ModelSource& source, const std::string& pa
   std::error_code ec;
   if (std::filesystem::equivalent(source.path(), path, ec))
     return invalid_argument(fmt::format("{}: is the source itself; name another file", path));
-  GgufWriter writer(path, gguf->alignment());
+  GgufFileWriter writer(path, gguf->alignment());
   for (const GgufEntry& e : gguf->entries())
     if (!e.key.starts_with("split.")) writer.add_entry(e);
   if (options.type != nullptr) {

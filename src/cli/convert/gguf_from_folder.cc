@@ -42,7 +42,7 @@ const WeightType& type_of(const PlannedTensor& t, const BlockEncoder* wanted) {
 
 class TensorWriter {
  public:
-  TensorWriter(const GgufPlan& plan, GgufWriter& writer, ThreadPool& pool, Progress& progress)
+  TensorWriter(const GgufPlan& plan, GgufFileWriter& writer, ThreadPool& pool, Progress& progress)
       : plan_(plan), writer_(writer), pool_(pool), progress_(progress) {}
 
   Status write(const PlannedTensor& t, const WeightType& type) {
@@ -100,7 +100,7 @@ class TensorWriter {
   }
 
   const GgufPlan& plan_;
-  GgufWriter& writer_;
+  GgufFileWriter& writer_;
   ThreadPool& pool_;
   Progress& progress_;
   std::atomic<bool> infinite_{false}, too_large_{false};
@@ -115,14 +115,14 @@ std::optional<int32_t> file_type(const GgufPlan& plan, const BlockEncoder* wante
   return std::nullopt;
 }
 
-Status append_factors(const GgufPlan& plan, GgufWriter& writer) {
+Status append_factors(const GgufPlan& plan, GgufFileWriter& writer) {
   for (const PlannedFactors& f : plan.factors)
     RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(f.values))));
   return {};
 }
 
 // What our reader makes of the file's beginning; "" if it is the model, else the first thing that is not.
-Result<std::string> difference(const GgufPlan& plan, GgufWriter& writer) {
+Result<std::string> difference(const GgufPlan& plan, GgufFileWriter& writer) {
   ASSIGN_OR_RETURN(const std::string path, writer.preview());
   ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> written, ModelSource::open(path));
   const auto config = plan.family->parse(*written);
@@ -164,7 +164,7 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
     c.bytes_before +=
         t.data.size() + (t.planes != nullptr ? t.planes->scales.size() + t.planes->offsets.size() : 0);
 
-  std::optional<GgufWriter> writer;
+  std::optional<GgufFileWriter> writer;
   const auto begin = [&](ToldKeys told) -> Status {
     writer.emplace(path);
     add_metadata(plan.config, plan.family->name, told, *writer);

@@ -11,7 +11,7 @@ namespace {
 
 class Keys {
  public:
-  Keys(const char* architecture, GgufWriter& writer) : prefix_(architecture), writer_(writer) {}
+  Keys(const char* architecture, GgufFileWriter& writer) : prefix_(architecture), writer_(writer) {}
   void u32(const char* key, int64_t value) { writer_.add_u32(name(key), static_cast<uint32_t>(value)); }
   void f32(const char* key, double value) { writer_.add_f32(name(key), static_cast<float>(value)); }
   void flag(const char* key, bool value) { writer_.add_bool(name(key), value); }
@@ -28,7 +28,7 @@ class Keys {
  private:
   std::string name(const char* key) const { return prefix_ + "." + key; }
   std::string prefix_;
-  GgufWriter& writer_;
+  GgufFileWriter& writer_;
 };
 
 // The number whose inverse readers take, so that they get `factor`.
@@ -122,7 +122,7 @@ void add_experts(const ExpertsConfig& e, Keys& k) {
 
 }  // namespace
 
-void add_metadata(const ModelConfig& c, const char* architecture, ToldKeys told, GgufWriter& writer) {
+void add_metadata(const ModelConfig& c, const char* architecture, ToldKeys told, GgufFileWriter& writer) {
   writer.add_string("general.architecture", architecture);
   writer.add_string("general.type", "model");
   Keys k(architecture, writer);

@@ -13,6 +13,6 @@ struct ToldKeys {
   bool factors = false;        // of embeddings, residuals, scores and logits
 };
 
-void add_metadata(const ModelConfig& config, const char* architecture, ToldKeys told, GgufWriter& writer);
+void add_metadata(const ModelConfig& config, const char* architecture, ToldKeys told, GgufFileWriter& writer);
 
 }  // namespace invar

@@ -211,7 +211,7 @@ void GgufTokenizer::set_id(const char* key, int32_t id) {
   if (id >= 0 && !has_id(key)) ids.emplace_back(key, static_cast<uint32_t>(id));
 }
 
-void GgufTokenizer::add_to(GgufWriter& writer) const {
+void GgufTokenizer::add_to(GgufFileWriter& writer) const {
   if (model.empty()) return;
   writer.add_string("tokenizer.ggml.model", model);
   writer.add_string("tokenizer.ggml.pre", pre);

@@ -28,7 +28,7 @@ struct GgufTokenizer {
 
   bool has_id(std::string_view key) const;
   void set_id(const char* key, int32_t id);  // unless id is negative; the first one counts
-  void add_to(GgufWriter& writer) const;
+  void add_to(GgufFileWriter& writer) const;
 };
 
 // rows: of the embedding. Refuses, by its name, a kind of tokenizer or a cut of texts that GGUF has no name

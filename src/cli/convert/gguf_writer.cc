@@ -26,7 +26,7 @@ void put_string(std::string& out, std::string_view text) {
 
 }  // namespace
 
-void GgufWriter::add_entry(const GgufEntry& entry) {
+void GgufFileWriter::add_entry(const GgufEntry& entry) {
   CHECK(!file_.is_open());
   Entry e;
   e.key = entry.key;
@@ -46,54 +46,54 @@ void GgufWriter::add_entry(const GgufEntry& entry) {
     entries_.push_back(std::move(e));
 }
 
-void GgufWriter::add_u32(std::string_view key, uint32_t value) {
+void GgufFileWriter::add_u32(std::string_view key, uint32_t value) {
   add_entry({.key = key, .type = GgufType::kU32, .bytes = std::as_bytes(std::span(&value, 1))});
 }
 
-void GgufWriter::add_f32(std::string_view key, float value) {
+void GgufFileWriter::add_f32(std::string_view key, float value) {
   add_entry({.key = key, .type = GgufType::kF32, .bytes = std::as_bytes(std::span(&value, 1))});
 }
 
-void GgufWriter::add_bool(std::string_view key, bool value) {
+void GgufFileWriter::add_bool(std::string_view key, bool value) {
   const std::byte byte{value};
   add_entry({.key = key, .type = GgufType::kBool, .bytes = std::span(&byte, 1)});
 }
 
-void GgufWriter::add_string(std::string_view key, std::string_view value) {
+void GgufFileWriter::add_string(std::string_view key, std::string_view value) {
   add_entry({.key = key, .type = GgufType::kString, .bytes = std::as_bytes(std::span(value))});
 }
 
-void GgufWriter::add_array(std::string_view key, GgufType element, uint64_t count,
-                           std::span<const std::byte> bytes) {
+void GgufFileWriter::add_array(std::string_view key, GgufType element, uint64_t count,
+                               std::span<const std::byte> bytes) {
   add_entry({.key = key, .type = GgufType::kArray, .element = element, .count = count, .bytes = bytes});
 }
 
-void GgufWriter::add_strings(std::string_view key, std::span<const std::string> values) {
+void GgufFileWriter::add_strings(std::string_view key, std::span<const std::string> values) {
   std::string bytes;
   for (const std::string& value : values)
     put_string(bytes, value);
   add_array(key, GgufType::kString, values.size(), std::as_bytes(std::span(bytes)));
 }
 
-void GgufWriter::add_i32s(std::string_view key, std::span<const int32_t> values) {
+void GgufFileWriter::add_i32s(std::string_view key, std::span<const int32_t> values) {
   add_array(key, GgufType::kI32, values.size(), std::as_bytes(values));
 }
 
-void GgufWriter::add_f32s(std::string_view key, std::span<const float> values) {
+void GgufFileWriter::add_f32s(std::string_view key, std::span<const float> values) {
   add_array(key, GgufType::kF32, values.size(), std::as_bytes(values));
 }
 
-void GgufWriter::add_u8s(std::string_view key, std::string_view bytes) {
+void GgufFileWriter::add_u8s(std::string_view key, std::string_view bytes) {
   add_array(key, GgufType::kU8, bytes.size(), std::as_bytes(std::span(bytes)));
 }
 
-void GgufWriter::add_bools(std::string_view key, const std::vector<bool>& values) {
+void GgufFileWriter::add_bools(std::string_view key, const std::vector<bool>& values) {
   const std::vector<uint8_t> bytes(values.begin(), values.end());
   add_array(key, GgufType::kBool, bytes.size(), std::as_bytes(std::span(bytes)));
 }
 
-void GgufWriter::add_tensor(std::string_view name, const WeightType& type, std::span<const int64_t> shape,
-                            uint64_t bytes) {
+void GgufFileWriter::add_tensor(std::string_view name, const WeightType& type, std::span<const int64_t> shape,
+                                uint64_t bytes) {
   CHECK(!file_.is_open() && type.ggml_type >= 0);
   Tensor t;
   put_string(t.info, name);
@@ -107,7 +107,7 @@ void GgufWriter::add_tensor(std::string_view name, const WeightType& type, std::
   tensors_.push_back(std::move(t));
 }
 
-Status GgufWriter::begin() {
+Status GgufFileWriter::begin() {
   RETURN_IF_ERROR(file_.open());
   std::string head = "GGUF";
   put(head, uint32_t{3});
@@ -126,12 +126,12 @@ Status GgufWriter::begin() {
   return pad_to(data_start_);
 }
 
-Status GgufWriter::pad_to(uint64_t position) {
+Status GgufFileWriter::pad_to(uint64_t position) {
   CHECK(position >= file_.bytes());
   return file_.write(std::string(position - file_.bytes(), '\0'));
 }
 
-Status GgufWriter::append(std::span<const std::byte> data) {
+Status GgufFileWriter::append(std::span<const std::byte> data) {
   while (!data.empty()) {
     while (tensor_ < tensors_.size() && in_tensor_ == tensors_[tensor_].bytes)
       ++tensor_, in_tensor_ = 0;
@@ -146,15 +146,15 @@ Status GgufWriter::append(std::span<const std::byte> data) {
   return {};
 }
 
-uint64_t GgufWriter::file_bytes() const {
+uint64_t GgufFileWriter::file_bytes() const {
   return data_start_ + (end_ + alignment_ - 1) / alignment_ * alignment_;
 }
 
-Result<std::string> GgufWriter::preview() {
+Result<std::string> GgufFileWriter::preview() {
   return file_.preview(file_bytes());
 }
 
-Status GgufWriter::finish() {
+Status GgufFileWriter::finish() {
   for (; tensor_ < tensors_.size(); ++tensor_, in_tensor_ = 0)
     CHECK(in_tensor_ == tensors_[tensor_].bytes);  // those behind the last byte are empty
   RETURN_IF_ERROR(pad_to(file_bytes()));

@@ -1,6 +1,6 @@
 #pragma once
-// GgufWriter: writes a GGUF file (version 3) from metadata and tensors whose bytes come in order. The target
-// is never half a file. Owned by one thread. Errors name the file and what the operating system said.
+// GgufFileWriter: writes a GGUF file (version 3) from metadata and tensors whose bytes come in order. The
+// target is never half a file. Owned by one thread. Errors name the file and what the operating system said.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace invar {
 
-class GgufWriter {
+class GgufFileWriter {
  public:
-  explicit GgufWriter(std::string path, uint64_t alignment = 32)
+  explicit GgufFileWriter(std::string path, uint64_t alignment = 32)
       : file_(std::move(path)), alignment_(alignment) {}
 
   // Before begin(). A later entry of the same key replaces an earlier one.
