@@ -3,25 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <filesystem>
 #include <vector>
 
 #include "base/progress.h"
-#include "base/quote.h"
 #include "base/thread_pool.h"
+#include "cli/convert/encode_rows.h"
 #include "cli/convert/gguf_writer.h"
 
 namespace invar {
 namespace {
 
-constexpr int64_t kTileElements = 1 << 15;  // a multiple of every block
-constexpr int64_t kSlabTiles = 256;         // written at once
-
-double bits_per_weight(const WeightType& t) {
-  return 8.0 * t.block_bytes / t.block;
-}
+constexpr int64_t kSlabElements = 1 << 23;  // written at once
 
 const WeightType& type_named(const char* name) {
   const WeightType* t = weight_type_by_name(name);
@@ -29,9 +22,9 @@ const WeightType& type_named(const char* name) {
   return *t;
 }
 
-bool is_matrix(const SourceTensor& t) {
-  const auto has = [&](std::string_view part) { return t.stored_name.find(part) != std::string_view::npos; };
-  return t.shape.size() >= 2 && t.stored_name.ends_with(".weight") && !has("norm") && !has("ffn_gate_inp") &&
+bool is_matrix(const ConvertedTensor& t) {
+  const auto has = [&](std::string_view part) { return t.gguf_name.find(part) != std::string_view::npos; };
+  return t.shape.size() >= 2 && t.gguf_name.ends_with(".weight") && !has("norm") && !has("ffn_gate_inp") &&
          !has("rope_freqs") && !has("conv1d");
 }
 
@@ -48,46 +41,45 @@ uint64_t bytes_of(int64_t elements, const WeightType& type) {
 
 Status write_converted(GgufFileWriter& writer, const SourceTensor& t, const WeightType& type,
                        ThreadPool& pool, Progress& progress) {
-  const BlockEncoder* encoder = find_encoder(type.name);
-  CHECK(encoder != nullptr);
-  const int64_t elements = elements_of(t);
+  const int64_t cols = t.shape.back(), rows = elements_of(t) / cols;
+  const int64_t slab_rows = std::max<int64_t>(1, kSlabElements / cols);
   std::vector<std::byte> slab;
-  for (int64_t begin = 0; begin < elements; begin += kSlabTiles * kTileElements) {
-    const int64_t end = std::min(elements, begin + kSlabTiles * kTileElements);
-    slab.resize(bytes_of(end - begin, type));
-    std::atomic<bool> infinite{false}, too_large{false};
-    pool.run((end - begin + kTileElements - 1) / kTileElements, [&](int64_t tile, int) {
-      const int64_t first = begin + tile * kTileElements, n = std::min(kTileElements, end - first);
-      std::vector<float> row(static_cast<size_t>(n));
-      decode_weights(*t.type, t.data.data(), first, n, row.data());
-      if (!std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); })) {
-        infinite = true;
-        return;
-      }
-      if (!encoder->encode(row.data(), n, slab.data() + bytes_of(first - begin, type))) too_large = true;
-    });
-    if (infinite) return corrupt(fmt::format("tensor {}: holds NaN or infinity", quote(t.stored_name)));
-    if (too_large)
-      return unsupported(fmt::format("tensor {}: holds values that {} cannot; try --type BF16",
-                                     quote(t.stored_name), type.name));
+  for (int64_t begin = 0; begin < rows; begin += slab_rows) {
+    const int64_t count = std::min(slab_rows, rows - begin);
+    slab.resize(bytes_of(count * cols, type));
+    const auto read = [&](int64_t row, float* out) {
+      decode_weights(*t.type, t.data.data(), row * cols, cols, out);
+    };
+    RETURN_IF_ERROR(encode_rows({t.stored_name, begin, count, cols, read}, type, pool, slab.data()));
     RETURN_IF_ERROR(writer.append(slab));
-    progress.advance(end - begin);
+    progress.advance(count * cols);
   }
   return {};
 }
 
 }  // namespace
 
-const WeightType& converted_type(const SourceTensor& t, const BlockEncoder* wanted) {
-  if (wanted == nullptr || t.type->form == nullptr || t.planes != nullptr || !is_matrix(t)) return *t.type;
+double bits_per_weight(const WeightType& t) {
+  return 8.0 * t.block_bytes / t.block;
+}
+
+const WeightType& converted_type(const ConvertedTensor& t, const BlockEncoder* wanted) {
+  if (wanted == nullptr || t.type.form == nullptr || !is_matrix(t)) return t.type;
   const WeightType* type = &type_named(wanted->type);
   const bool is_float = type->unpack == nullptr;
   if (is_float) return *type;
-  const bool is_head = t.stored_name == "output.weight" || t.stored_name == "token_embd.weight";
+  const bool is_head = t.gguf_name == "output.weight" || t.gguf_name == "token_embd.weight";
   if (is_head && bits_per_weight(*type) < bits_per_weight(type_named("Q8_0"))) type = &type_named("Q8_0");
   const int64_t cols = t.shape.back();
   if (cols % type->block != 0) type = cols % 32 == 0 ? &type_named("Q8_0") : &type_named("F16");
-  return bits_per_weight(*t.type) <= bits_per_weight(*type) ? *t.type : *type;
+  return t.bits <= bits_per_weight(*type) ? t.type : *type;
+}
+
+const WeightType& converted_type(const SourceTensor& t, const BlockEncoder* wanted) {
+  if (t.planes != nullptr) return *t.type;
+  return converted_type(
+      {.gguf_name = t.stored_name, .shape = t.shape, .type = *t.type, .bits = bits_per_weight(*t.type)},
+      wanted);
 }
 
 Result<Conversion> convert_gguf(const ModelSource& source, const std::string& path,

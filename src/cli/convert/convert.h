@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "cli/convert/block_encoders.h"
@@ -25,10 +27,22 @@ struct Conversion {
   std::map<std::string, int> types;  // of the tensors written
 };
 
+// What the choice of a type looks at.
+struct ConvertedTensor {
+  std::string_view gguf_name;
+  std::span<const int64_t> shape;
+  const WeightType& type;  // as it is stored
+  double bits;             // of a weight, with all its scales
+};
+
 // The type that a tensor gets. Vectors, norms and routers stay, and what is no larger than the type asked
 // for. The output layer (and an embedding that may be tied to it) has at least Q8_0; rows that a block does
 // not divide get Q8_0, else F16.
+const WeightType& converted_type(const ConvertedTensor& tensor, const BlockEncoder* wanted);
+// Of a tensor of a GGUF file. Those with factors beside them stay.
 const WeightType& converted_type(const SourceTensor& tensor, const BlockEncoder* wanted);
+
+double bits_per_weight(const WeightType& type);
 
 Result<Conversion> convert_gguf(const ModelSource& source, const std::string& path,
                                 const ConvertOptions& options);

@@ -35,9 +35,9 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 
 const WeightType& type_of(const PlannedTensor& t, const BlockEncoder* wanted) {
   if (t.is_vector) return *weight_type_by_name("F32");
-  SourceTensor stored{.name = {}, .stored_name = t.name, .type = t.natural, .shape = t.shape, .data = {}};
-  if (!stored.stored_name.ends_with(".weight")) stored.stored_name += ".weight";
-  return converted_type(stored, wanted);
+  const std::string name = t.name.ends_with(".weight") ? t.name : t.name + ".weight";
+  return converted_type(
+      {.gguf_name = name, .shape = t.shape, .type = *t.natural, .bits = bits_per_weight(*t.natural)}, wanted);
 }
 
 class TensorWriter {
@@ -161,8 +161,7 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
     c.bytes_after += uint64_t(elements_of(t.shape) / types.back()->block * types.back()->block_bytes);
   }
   for (const SourceTensor& t : source.tensors())
-    c.bytes_before +=
-        t.data.size() + (t.planes != nullptr ? t.planes->scales.size() + t.planes->offsets.size() : 0);
+    c.bytes_before += source_bytes(t);
 
   std::optional<GgufFileWriter> writer;
   const auto begin = [&](ToldKeys told) -> Status {

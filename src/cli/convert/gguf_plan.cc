@@ -31,16 +31,6 @@ ModelConfig gguf_config(ModelConfig c) {
   return c;
 }
 
-std::vector<int64_t> shape_of(const Weight& w) {
-  std::vector<int64_t> shape = {w.fused.empty() ? w.rows : w.fused_rows};
-  if (w.kind == Weight::Kind::kMatrix) {
-    if (shape[0] == 1 && w.experts == 0) shape.clear();  // GGUF has a matrix of one row as a vector
-    shape.push_back(w.cols);
-  }
-  if (w.experts > 0) shape.insert(shape.begin(), w.experts);
-  return shape;
-}
-
 Status add_tensors(const ModelSource& source, GgufPlan& plan) {
   std::unordered_map<std::string, size_t> by_name;
   for (size_t i = 0; i < plan.to.weights.size(); ++i) {
@@ -54,7 +44,7 @@ Status add_tensors(const ModelSource& source, GgufPlan& plan) {
     if (is_new)
       plan.tensors.push_back(
           {name,
-           shape_of(w),
+           gguf_shape(w),
            &lossless_type(*plan.audit.tensors[i]),
            w.kind == Weight::Kind::kVector || name.find("ffn_gate_inp") != std::string::npos,
            {}});
@@ -97,6 +87,16 @@ Status add_factors(GgufPlan& plan) {
 
 }  // namespace
 
+std::vector<int64_t> gguf_shape(const Weight& w) {
+  std::vector<int64_t> shape = {w.fused.empty() ? w.rows : w.fused_rows};
+  if (w.kind == Weight::Kind::kMatrix) {
+    if (shape[0] == 1 && w.experts == 0) shape.clear();  // GGUF has a matrix of one row as a vector
+    shape.push_back(w.cols);
+  }
+  if (w.experts > 0) shape.insert(shape.begin(), w.experts);
+  return shape;
+}
+
 int64_t GgufPlan::channel(int32_t weight, int64_t row) const {
   const Weight& w = to.weights[static_cast<size_t>(weight)];
   if (!family->gguf_interleaves || w.rotary_heads == 0) return row;
@@ -106,9 +106,10 @@ int64_t GgufPlan::channel(int32_t weight, int64_t row) const {
 
 void GgufPlan::read_row(int32_t weight, int64_t row, float* out) const {
   const auto i = static_cast<size_t>(weight);
-  invar::read_row(from.weights[i], *audit.tensors[i], channel(weight, row), out);
-  if (from.weights[i].add_one && !to.weights[i].add_one)
-    for (int64_t c = 0; c < from.weights[i].cols; ++c)
+  const Weight& w = from.weights[i];
+  invar::read_row(stored_matrix(w, *audit.tensors[i]), stored_row(w, channel(weight, row)), out);
+  if (w.add_one && !to.weights[i].add_one)
+    for (int64_t c = 0; c < w.cols; ++c)
       out[c] += 1.0f;
 }
 

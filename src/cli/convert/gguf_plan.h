@@ -49,6 +49,9 @@ struct GgufPlan {
   int64_t channel(int32_t weight, int64_t row) const;
 };
 
+// The shape of the tensor that GGUF keeps a weight in.
+std::vector<int64_t> gguf_shape(const Weight& weight);
+
 // Refuses what GGUF has no name for.
 Result<GgufPlan> plan_gguf(const ModelSource& source);
 

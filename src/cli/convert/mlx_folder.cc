@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <boost/json.hpp>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -15,7 +13,9 @@
 #include "base/progress.h"
 #include "base/quote.h"
 #include "base/thread_pool.h"
-#include "cli/convert/affine_group.h"
+#include "cli/convert/block_encoders.h"
+#include "cli/convert/encode_rows.h"
+#include "cli/convert/routers.h"
 #include "cli/new_file.h"
 #include "models/audit.h"
 #include "models/family.h"
@@ -25,14 +25,11 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 namespace {
 
-constexpr int64_t kTileRows = 64;
+// What is refused here for the layout of a folder can be packed.
+constexpr const char* kPackInstead = "--packed --type MLX-4 writes a packed model";
 
-Dtype dtype_of(const SourceTensor& t) {
-  return t.type->form->dtype;
-}
-// Scales of F32 weights are F16, which has more digits than BF16.
 Dtype scale_dtype(const SourceTensor& t) {
-  return dtype_of(t) == Dtype::kBF16 ? Dtype::kBF16 : Dtype::kF16;
+  return affine_scale_dtype(*t.type);
 }
 
 // A tensor of the folder that is written: one of the source, or the same matrix of all experts of a layer.
@@ -78,10 +75,10 @@ Status add_stacks(const ModelSource& source, const Graph& graph, const Audit& au
         const bool alone = graph.weights[size_t(e.*of)].fused.empty() && t->shape.size() == 2 &&
                            t->stored_name.find(".experts.") != std::string::npos;
         if (!alone || e.gate_bias != kNone || e.down_bias != kNone)
-          return unsupported(
-              fmt::format("{}: {} holds several matrices or has a bias; MLX-4 is written of mixtures "
-                          "with a tensor for each matrix of an expert; --type Q4_K writes a GGUF file of it",
-                          source.path(), quote(t->stored_name)));
+          return unsupported(fmt::format(
+              "{}: {} holds several matrices or has a bias; a folder of MLX-4 is written of mixtures with a "
+              "tensor for each matrix of an expert; {}",
+              source.path(), quote(t->stored_name), kPackInstead));
         if (!stack.parts.empty() && t->type != stack.first().type)
           return unsupported(fmt::format(
               "{}: tensor {} is {} and {} is {}; MLX stacks them into one: store both as one type",
@@ -95,19 +92,6 @@ Status add_stacks(const ModelSource& source, const Graph& graph, const Audit& au
     }
   }
   return {};
-}
-
-// Weights whose results choose experts.
-std::unordered_set<WeightId> routers(const Graph& graph) {
-  std::unordered_set<ValueId> choosing;
-  for (const Node& n : graph.nodes)
-    if (n.op == Op::kExperts)
-      for (size_t i = 1; i < n.in.size(); i += 2)  // scores, and the gate of the shared expert
-        choosing.insert(n.in[i]);
-  std::unordered_set<WeightId> found;
-  for (const Node& n : graph.nodes)
-    if (n.op == Op::kLinear && choosing.contains(n.out)) found.insert(n.weight);
-  return found;
 }
 
 // The tensors that the model multiplies with.
@@ -130,14 +114,16 @@ Result<Matrices> matrices(const ModelSource& source) {
 Result<std::vector<Output>> plan(const ModelSource& source, int32_t group) {
   if (source.kind() != SourceKind::kHuggingFace || source.packed() != nullptr)
     return unsupported(fmt::format(
-        "{}: MLX-4 is written from the folder with config.json and safetensors that it was made of",
-        source.path()));
+        "{}: a folder of MLX-4 is written from the folder with config.json and safetensors that it was made "
+        "of; {}",
+        source.path(), kPackInstead));
   ASSIGN_OR_RETURN(Matrices found, matrices(source));
   std::vector<Output> outputs;
   for (const SourceTensor& t : source.tensors()) {
     if (t.planes != nullptr || t.type->form == nullptr || !is_float(*t.type->form))
-      return unsupported(fmt::format("{}: tensor {} is {}; MLX-4 is written from F32, F16 and BF16",
-                                     source.path(), quote(t.stored_name), t.type->name));
+      return unsupported(
+          fmt::format("{}: tensor {} is {}; a folder of MLX-4 is written from F32, F16 and BF16; {}",
+                      source.path(), quote(t.stored_name), t.type->name, kPackInstead));
     const bool matrix =
         found.multiplied.contains(&t) && t.shape.size() == 2 && t.stored_name.ends_with(".weight");
     Output output{.name = t.stored_name, .parts = {&t}};
@@ -156,36 +142,18 @@ struct Quantized {
 
 // One part, behind those that are there.
 Status quantize(const SourceTensor& t, int32_t group, ThreadPool& pool, Quantized* into) {
-  const int64_t rows = t.shape[0], groups = t.shape[1] / group;
-  Quantized q;
-  q.codes.resize(size_t(rows * t.shape[1] / 2));
-  q.scales.resize(size_t(rows * groups * 2));
-  q.biases.resize(q.scales.size());
-  std::atomic<bool> infinite{false}, too_large{false};
-  pool.run((rows + kTileRows - 1) / kTileRows, [&](int64_t tile, int) {
-    std::vector<float> w(size_t(group), 0.0f);
-    std::vector<uint8_t> codes(size_t(group), 0);
-    for (int64_t g = tile * kTileRows * groups; g < std::min(rows, (tile + 1) * kTileRows) * groups; ++g) {
-      decode_weights(*t.type, t.data.data(), g * group, group, w.data());
-      if (!std::all_of(w.begin(), w.end(), [](float x) { return std::isfinite(x); })) {
-        infinite = true;
-        return;
-      }
-      AffineGroup a{};
-      if (!quantize_affine4(w.data(), group, scale_dtype(t), &a, codes.data())) too_large = true;
-      std::memcpy(q.scales.data() + 2 * g, &a.scale, 2);
-      std::memcpy(q.biases.data() + 2 * g, &a.bias, 2);
-      for (int32_t k = 0; k < group; k += 2)
-        q.codes[size_t((g * group + k) / 2)] = std::byte(codes[size_t(k)] | codes[size_t(k) + 1] << 4);
-    }
-  });
-  if (infinite) return corrupt(fmt::format("tensor {}: holds NaN or infinity", quote(t.stored_name)));
-  if (too_large)
-    return unsupported(
-        fmt::format("tensor {}: its range does not fit into scales of F16", quote(t.stored_name)));
-  for (const auto plane : {&Quantized::codes, &Quantized::scales, &Quantized::biases})
-    (into->*plane).insert((into->*plane).end(), (q.*plane).begin(), (q.*plane).end());
-  return {};
+  const int64_t rows = t.shape[0], cols = t.shape[1];
+  const size_t code_bytes = size_t(rows * cols / 2), scale_bytes = size_t(rows * (cols / group) * 2);
+  const size_t codes_at = into->codes.size(), scales_at = into->scales.size();
+  into->codes.resize(codes_at + code_bytes);
+  into->scales.resize(scales_at + scale_bytes);
+  into->biases.resize(scales_at + scale_bytes);
+  const auto read = [&](int64_t row, float* out) {
+    decode_weights(*t.type, t.data.data(), row * cols, cols, out);
+  };
+  return encode_affine4_rows(
+      {t.stored_name, 0, rows, cols, read}, group, scale_dtype(t), pool,
+      {into->codes.data() + codes_at, into->scales.data() + scales_at, into->biases.data() + scales_at});
 }
 
 // The directory of the file, and how long the file will be.

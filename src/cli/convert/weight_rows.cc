@@ -50,17 +50,25 @@ int64_t rows_of(const Weight& w) {
 
 }  // namespace
 
+StoredMatrix stored_matrix(const Weight& w, const SourceTensor& t) {
+  return {.tensor = &t, .rows = rows_of(w), .cols = w.cols, .transposed = w.transposed};
+}
+
 int64_t stored_row(const Weight& w, int64_t row) {
-  CHECK(!w.transposed);
   return w.expert * rows_of(w) + w.first_row + row * w.row_step;
 }
 
-void read_row(const Weight& w, const SourceTensor& t, int64_t row, float* out) {
-  if (t.planes != nullptr) return read_planes(*t.type, *t.planes, stored_row(w, row), out);
-  if (!w.transposed) return decode_weights(*t.type, t.data.data(), stored_row(w, row) * w.cols, w.cols, out);
-  const int64_t rows = rows_of(w), first = w.expert * rows * w.cols + w.first_row + row * w.row_step;
-  for (int64_t c = 0; c < w.cols; ++c)
-    decode_weights(*t.type, t.data.data(), first + c * rows, 1, out + c);
+void read_row(const StoredMatrix& m, int64_t row, float* out) {
+  const SourceTensor& t = *m.tensor;
+  if (t.planes != nullptr) return read_planes(*t.type, *t.planes, row, out);
+  if (!m.transposed) return decode_weights(*t.type, t.data.data(), row * m.cols, m.cols, out);
+  const int64_t first = row / m.rows * m.rows * m.cols + row % m.rows;
+  for (int64_t c = 0; c < m.cols; ++c)
+    decode_weights(*t.type, t.data.data(), first + c * m.rows, 1, out + c);
+}
+
+uint64_t source_bytes(const SourceTensor& t) {
+  return t.data.size() + (t.planes != nullptr ? t.planes->scales.size() + t.planes->offsets.size() : 0);
 }
 
 const WeightType& lossless_type(const SourceTensor& t) {

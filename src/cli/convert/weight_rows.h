@@ -9,11 +9,24 @@
 
 namespace invar {
 
+// A stored tensor as one matrix: the rows of all experts of a stack, one expert after the other.
+struct StoredMatrix {
+  const SourceTensor* tensor;
+  int64_t rows, cols;       // rows of one expert
+  bool transposed = false;  // the tensor has each expert's as [cols, rows]
+};
+
+// The tensor that holds a weight, which must have been audited against it.
+StoredMatrix stored_matrix(const Weight& weight, const SourceTensor& tensor);
+
 // Where row `row` of a weight lies among the rows of the tensor that holds it.
 int64_t stored_row(const Weight& weight, int64_t row);
 
-// That row, weight.cols numbers. The tensor must have been audited against the weight.
-void read_row(const Weight& weight, const SourceTensor& tensor, int64_t row, float* out);
+// That row, matrix.cols numbers.
+void read_row(const StoredMatrix& matrix, int64_t stored_row, float* out);
+
+// Bytes of a stored tensor, scales that lie elsewhere along.
+uint64_t source_bytes(const SourceTensor& tensor);
 
 // The type that holds what read_row() gives without loss: the tensor's own where GGUF has it, else F32 or, of
 // MXFP4, GGUF's.
