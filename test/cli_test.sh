@@ -264,8 +264,12 @@ run "packed model: inspect" 0 "$invar" inspect "$work/m.packed"
 out_has "packed model: inspect" 'packed model of "llama-untied"'
 run "packed model: is not converted" 1 "$invar" convert "$work/m.packed" "$work/again.gguf"
 err_has "packed model: is not converted" "convert its source, llama-untied, instead"
-run "packed model: types" 2 "$invar" convert "$bf16" "$work/t.packed" --packed --type Q8_0
-err_has "packed model: types" "in two steps"
+run "packed model: types" 0 "$invar" convert "$bf16" "$work/t.packed" --packed --type MLX-4 --json
+out_has "packed model: types" '"types":{"F32":3,"MLX-4":9}'
+out_has "packed model: types" '"kl":{"mean":1.29'
+run "packed model: types: inspect" 0 "$invar" inspect "$work/t.packed"
+out_has "packed model: types: inspect" "9 MLX4_BF16"
+refused "packed model: types of a packed model" 1 "convert its source" "$invar" convert "$work/t.packed" "$work/u.packed" --packed --type Q8_0
 run "packed model: cut" 1 bash -c "head -c 5000 '$work/m.packed' >'$work/cut.packed'; exec '$invar' inspect '$work/cut.packed'"
 err_has "packed model: cut" "$work/cut.packed"
 run "convert as JSON" 0 "$invar" convert "$bf16" "$work/q4.gguf" --type Q4_K --json --threads 1

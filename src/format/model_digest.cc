@@ -73,4 +73,8 @@ Result<std::string> model_digest(const ModelSource& source, const std::string& c
   return hex(sha256(lines));
 }
 
+std::string changed_digest(const std::string& digest, const std::string& change) {
+  return hex(sha256(fmt::format("{}  {}\n", digest, change)));
+}
+
 }  // namespace invar

@@ -14,4 +14,7 @@ namespace invar {
 // cache_dir: the digests lie in cache_dir/digests; "": nothing is kept.
 Result<std::string> model_digest(const ModelSource& source, const std::string& cache_dir);
 
+// That of a model that was made of one with this digest: SHA-256 of the line "HEX  CHANGE\n".
+std::string changed_digest(const std::string& digest, const std::string& change);
+
 }  // namespace invar

@@ -49,6 +49,11 @@ TEST(ModelDigest, of_several_files_is_that_of_what_sha256sum_prints) {
             hex(sha256(printed)));
 }
 
+TEST(ModelDigest, of_a_changed_model_is_that_of_a_line) {
+  EXPECT_EQ(changed_digest(kAbc, "quantized to Q4_K"),
+            hex(sha256(std::string(kAbc) + "  quantized to Q4_K\n")));
+}
+
 TEST(ModelDigest, of_a_missing_file_is_an_error_that_names_it) {
   const auto digest = model_digest(Files({"/nowhere/m"}), "");
   ASSERT_FALSE(digest.ok());

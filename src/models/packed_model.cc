@@ -12,11 +12,12 @@
 namespace invar {
 
 Result<uint64_t> write_packed_model(const ModelSource& source, const std::string& path,
-                                    const LoadOptions& options) {
+                                    const LoadOptions& options, const std::string& change) {
   if (source.packed() != nullptr)
     return unsupported(fmt::format("{}: is packed already; copy the file", source.path()));
   ASSIGN_OR_RETURN(const LoadPlan plan, plan_load(source));
-  ASSIGN_OR_RETURN(const std::string digest, model_digest(source, options.cache_dir));
+  ASSIGN_OR_RETURN(std::string digest, model_digest(source, options.cache_dir));
+  if (!change.empty()) digest = changed_digest(digest, change);
   ASSIGN_OR_RETURN(const std::vector<std::byte> record, packed_record(source, digest, plan.audit.folded));
   std::error_code ec;
   const std::string full = std::filesystem::absolute(path, ec).string();

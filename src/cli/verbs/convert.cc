@@ -10,6 +10,7 @@
 #include "base/size_text.h"
 #include "cli/convert/convert.h"
 #include "cli/convert/mlx_folder.h"
+#include "cli/convert/quantized_source.h"
 #include "cli/environment.h"
 #include "cli/model_names.h"
 #include "cli/quality/model_comparison.h"
@@ -21,13 +22,13 @@ namespace invar {
 namespace {
 
 constexpr size_t kShownBytes = 300;
-constexpr const char* kMlx = "MLX-4";  // of --type: a folder
 
 struct Plan {
   EngineFlags flags;  // with the source as its model
   ScoredTextFlags text;
   std::string target;
   ConvertOptions convert;
+  bool new_types = false;  // --type was given; without an encoder: MLX-4
   bool to_mlx = false, packed = false, measure = true, json = false;
 };
 
@@ -39,8 +40,7 @@ std::string types_text(const Conversion& c) {
 }
 
 // measured: an error says why there are no figures.
-void print_text(const Plan& plan, const Conversion& c, const Result<ModelComparison>& measured) {
-  fmt::print("wrote       {} ({})\n", printable_within(plan.target, kShownBytes), size_text(c.file_bytes));
+void print_text(const Conversion& c, const Result<ModelComparison>& measured) {
   fmt::print("tensors     {}: {}; {} unchanged; {} from {} ({:.1f}%)\n", c.tensors, types_text(c), c.kept,
              size_text(c.bytes_after), size_text(c.bytes_before),
              c.bytes_before > 0 ? 100.0 * double(c.bytes_after) / double(c.bytes_before) : 100.0);
@@ -51,17 +51,15 @@ void print_text(const Plan& plan, const Conversion& c, const Result<ModelCompari
     fmt::print("KL(A||B)    not measured: {}\n", printable_within(measured.status().message(), kShownBytes));
 }
 
-void print_json(const Plan& plan, const Conversion& c, const Result<ModelComparison>& measured) {
+void add_to(boost::json::object& o, const Conversion& c, const Result<ModelComparison>& measured) {
   boost::json::object types;
   for (const auto& [type, count] : c.types)
     types[type] = count;
-  boost::json::object o = {{"path", printable(plan.target, 2000)},
-                           {"file_bytes", c.file_bytes},
-                           {"tensor_bytes", c.bytes_after},
-                           {"source_tensor_bytes", c.bytes_before},
-                           {"tensors", c.tensors},
-                           {"unchanged", c.kept},
-                           {"types", std::move(types)}};
+  o["tensor_bytes"] = c.bytes_after;
+  o["source_tensor_bytes"] = c.bytes_before;
+  o["tensors"] = c.tensors;
+  o["unchanged"] = c.kept;
+  o["types"] = std::move(types);
   if (measured.ok()) {
     const Comparison& f = measured->figures;
     o["kl"] = {
@@ -73,7 +71,21 @@ void print_json(const Plan& plan, const Conversion& c, const Result<ModelCompari
     o["kl"] = nullptr;
     o["not_measured"] = printable_within(measured.status().message(), kShownBytes);
   }
-  fmt::print("{}\n", json_for_terminal(boost::json::serialize(o)));
+}
+
+Status not_measured() {
+  return Status(Code::kCancelled, "--no-kl was given");
+}
+
+// The target against the source. An error: the user ended it.
+Status measure(const Plan& plan, Interrupt& interrupt, Result<ModelComparison>* measured) {
+  if (!plan.measure) return {};
+  ComparedModel a, b;
+  a.flags = b.flags = plan.flags;
+  b.flags.set_model(plan.target);
+  *measured = compare_models(a, b, plan.text, interrupt);
+  if (!interrupt.seen()) return {};
+  return measured->ok() ? Status(Code::kCancelled, "interrupted") : measured->status();
 }
 
 // Its weights have the types of the source no more.
@@ -101,33 +113,51 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Status write_packed(Plan& plan) {
+// As every later start will open it: whatever that would not take is known now.
+Result<std::shared_ptr<const Model>> open_packed(const Plan& plan, double* seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, Model::load(plan.target, {}));
+  *seconds = seconds_since(start);
+  return model;
+}
+
+Status write_packed(Plan& plan, Interrupt& interrupt) {
   ASSIGN_OR_RETURN(const std::string path, plan.flags.model_path());
   RETURN_IF_ERROR(check_target(plan.target));
-  auto start = std::chrono::steady_clock::now();
+  Conversion conversion;
+  const auto start = std::chrono::steady_clock::now();
   {
     ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
     RETURN_IF_ERROR(refuse_packed(*source));
     LoadOptions load;
     load.cache_dir = environment().cache_dir;
     load.threads = plan.flags.threads();
-    RETURN_IF_ERROR(write_packed_model(*source, plan.target, load).status());
+    if (plan.new_types) {
+      ASSIGN_OR_RETURN(const std::unique_ptr<QuantizedSource> quantized,
+                       QuantizedSource::make(*source, plan.target,
+                                             {.type = plan.convert.type, .threads = plan.convert.threads}));
+      RETURN_IF_ERROR(write_packed_model(*quantized, plan.target, load, quantized->change()).status());
+      conversion = quantized->conversion();
+    } else {
+      RETURN_IF_ERROR(write_packed_model(*source, plan.target, load).status());
+    }
   }
   const double written_s = seconds_since(start);
-  start = std::chrono::steady_clock::now();
-  // As every later start will: whatever it would not take is known now.
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::load(plan.target, {}));
-  const double opened_s = seconds_since(start);
+  double opened_s = 0;
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, open_packed(plan, &opened_s));
   const uint64_t bytes = std::filesystem::file_size(plan.target);
   const std::string digest = model->source().packed()->digest;
+  Result<ModelComparison> measured = not_measured();
+  if (plan.new_types) RETURN_IF_ERROR(measure(plan, interrupt, &measured));
   if (plan.json) {
-    const boost::json::object o = {{"path", printable(plan.target, 2000)},
-                                   {"file_bytes", bytes},
-                                   {"packed_bytes", model->packed_bytes()},
-                                   {"of", printable(model->source().name(), 2000)},
-                                   {"model_digest", digest},
-                                   {"seconds", written_s},
-                                   {"seconds_to_open", opened_s}};
+    boost::json::object o = {{"path", printable(plan.target, 2000)},
+                             {"file_bytes", bytes},
+                             {"packed_bytes", model->packed_bytes()},
+                             {"of", printable(model->source().name(), 2000)},
+                             {"model_digest", digest},
+                             {"seconds", written_s},
+                             {"seconds_to_open", opened_s}};
+    if (plan.new_types) add_to(o, conversion, measured);
     fmt::print("{}\n", json_for_terminal(boost::json::serialize(o)));
     return {};
   }
@@ -135,6 +165,7 @@ Status write_packed(Plan& plan) {
              printable_within(plan.target, kShownBytes), size_text(bytes), written_s, 1e3 * opened_s);
   fmt::print("packed      {} of {}, digest {}\n", size_text(model->packed_bytes()),
              printable_within(model->source().name(), kShownBytes), digest);
+  if (plan.new_types) print_text(conversion, measured);
   return {};
 }
 
@@ -166,7 +197,7 @@ Status check_name(const Plan& plan) {
 
 Status convert(Plan& plan, Interrupt& interrupt) {
   if (plan.target.empty()) return pack(plan);
-  if (plan.packed) return write_packed(plan);
+  if (plan.packed) return write_packed(plan, interrupt);
   Conversion conversion;
   {
     ASSIGN_OR_RETURN(const std::string path, plan.flags.model_path());
@@ -176,15 +207,17 @@ Status convert(Plan& plan, Interrupt& interrupt) {
                                      ? convert_to_mlx(*source, plan.target, {.threads = plan.convert.threads})
                                      : convert_model(*source, plan.target, plan.convert));
   }
-  Result<ModelComparison> measured = Status(Code::kCancelled, "--no-kl was given");
-  if (plan.measure) {
-    ComparedModel a, b;
-    a.flags = b.flags = plan.flags;
-    b.flags.set_model(plan.target);
-    measured = compare_models(a, b, plan.text, interrupt);
-    if (interrupt.seen()) return measured.ok() ? Status(Code::kCancelled, "interrupted") : measured.status();
+  Result<ModelComparison> measured = not_measured();
+  RETURN_IF_ERROR(measure(plan, interrupt, &measured));
+  if (plan.json) {
+    boost::json::object o = {{"path", printable(plan.target, 2000)}, {"file_bytes", conversion.file_bytes}};
+    add_to(o, conversion, measured);
+    fmt::print("{}\n", json_for_terminal(boost::json::serialize(o)));
+    return {};
   }
-  (plan.json ? print_json : print_text)(plan, conversion, measured);
+  fmt::print("wrote       {} ({})\n", printable_within(plan.target, kShownBytes),
+             size_text(conversion.file_bytes));
+  print_text(conversion, measured);
   return {};
 }
 
@@ -197,7 +230,7 @@ int convert_verb(Arguments args) {
   bool overwrite = false, no_kl = false;
   for (const BlockEncoder& e : block_encoders())
     types.emplace_back(e.type);
-  types.emplace_back(kMlx);
+  types.emplace_back(kMlx4);
   Flags flags("convert", "write a model in other tensor types, and measure what that costs");
   flags.example("invar convert model-bf16.gguf model-q4.gguf --type Q4_K", "with the KL against the source");
   flags.example("invar convert model-folder model.gguf",
@@ -207,6 +240,8 @@ int convert_verb(Arguments args) {
   flags.example("invar convert model.gguf", "pack it now, which the first start would do");
   flags.example("invar convert model-folder model.packed --packed",
                 "one file that needs no folder and no packing, for --model");
+  flags.example("invar convert model.gguf model.packed --packed --type MLX-4",
+                "the same in another type, of any model, with the KL against it");
   flags.rest(
       "SRC DST", &names,
       "SRC: a model as --model takes it; DST: the .gguf file to write, with --packed the .packed file, with "
@@ -215,16 +250,18 @@ int convert_verb(Arguments args) {
   flags.choice(
       "--type", &type, types,
       "of the matrices; vectors, norms, routers and what is smaller already stay (default: all stay)");
-  flags.on("--packed", &plan.packed, "write a packed model: the same bits, and it starts at once");
+  flags.on("--packed", &plan.packed,
+           "write a packed model, which starts at once: the same bits, or with --type its type");
   flags.on("--overwrite", &overwrite, "DST may exist");
   flags.on("--no-kl", &no_kl, "do not measure");
   flags.on("--json", &plan.json, "one JSON object on standard output");
   plan.text.declare(flags);
   plan.flags.declare(flags);
   flags.note(
-      "What GGUF cannot say of a folder is refused by name. With a quantized type the output layer and the "
-      "embedding have at least Q8_0, and rows that its blocks do not divide get Q8_0, else F16. The figures "
-      "are those of invar kl SRC DST.");
+      "What GGUF cannot say of a folder is refused by name; a packed model takes it. With a quantized type "
+      "the output layer and the embedding have at least Q8_0, and rows that its blocks do not divide get "
+      "Q8_0, else F16; with MLX-4 they get it, too, and rows that 64 does not divide stay. The figures are "
+      "those of invar kl SRC DST.");
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (const Status s = plan.text.check(); !s.ok()) return fail_usage(s);
   if (plan.flags.names_model())
@@ -232,18 +269,13 @@ int convert_verb(Arguments args) {
   if (names.empty() || names.size() > 2 || names[0].empty() || names.back().empty())
     return fail_usage(invalid_argument("give a source and a target: invar convert SRC DST"));
   plan.flags.set_model(names[0]);
-  if (plan.packed && !type.empty())
-    return fail_usage(invalid_argument(
-        fmt::format("--packed keeps the weights; in two steps: invar convert SRC model.gguf --type {}, then "
-                    "invar convert model.gguf DST --packed",
-                    type == kMlx ? "Q4_K" : type)));
   if (plan.packed && !plan.flags.rope().empty())
     return fail_usage(
         invalid_argument("--packed keeps the positions of the source; give --rope-base and "
                          "--rope-scaling where the file is used"));
   if (names.size() == 2) {
     plan.target = names[1];
-    plan.to_mlx = type == kMlx;
+    plan.to_mlx = type == kMlx4 && !plan.packed;
     if (const Status s = check_name(plan); !s.ok()) return fail_usage(s);
     if (std::error_code ec; !overwrite && std::filesystem::exists(plan.target, ec))
       return fail_usage(invalid_argument(
@@ -252,7 +284,8 @@ int convert_verb(Arguments args) {
     return fail_usage(invalid_argument(fmt::format(
         "{} is about a file: name the target, invar convert SRC DST", plan.packed ? "--packed" : "--type")));
   }
-  if (!type.empty()) plan.convert.type = find_encoder(type);
+  plan.new_types = !type.empty();
+  if (plan.new_types) plan.convert.type = find_encoder(type);
   plan.convert.threads = plan.flags.threads();
   plan.measure = !no_kl;
 
