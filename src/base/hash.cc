@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
@@ -66,11 +67,16 @@ Digest sha256(std::string_view text) {
 }
 
 Result<Digest> sha256_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe there must not hang us
   if (fd < 0) {
     const int error = errno;
     if (error == ENOENT) return not_found(fmt::format("{}: no such file", path));
     return io_error(fmt::format("{}: cannot open: {}", path, std::strerror(error)));
+  }
+  struct stat info = {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return invalid_argument(fmt::format("{}: is no regular file; one is needed", path));
   }
   Sha256 hash;
   std::vector<std::byte> chunk(size_t{1} << 20);
