@@ -121,6 +121,25 @@ TEST(MlxFolder, says_what_it_does_not_write) {
   EXPECT_THAT(refusal("gguf/lossless/llama-untied.gguf"), HasSubstr("from the folder"));
 }
 
+TEST(MlxFolder, nothing_of_an_older_model_stays_beside_it) {
+  const std::string folder = fresh_folder("older");
+  std::filesystem::create_directory(folder);
+  for (const char* name : {"config.json", "chat_template.jinja", "model.safetensors.index.json", "notes.txt"})
+    std::ofstream(folder + "/" + name) << "old";
+  ASSERT_TRUE(convert("models/llama-q256", folder).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder + "/chat_template.jinja"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/model.safetensors.index.json"));
+  EXPECT_TRUE(std::filesystem::exists(folder + "/notes.txt")) << "is nobody's model";
+  EXPECT_TRUE(ModelSource::open(folder).ok());
+
+  // Without room for its weights, the folder is no model.
+  std::filesystem::remove(folder + "/model.safetensors");
+  std::filesystem::create_directory(folder + "/model.safetensors");
+  std::ofstream(folder + "/model.safetensors/in the way") << "x";
+  EXPECT_FALSE(convert("models/llama-q256", folder).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder + "/config.json"));
+}
+
 TEST(MlxFolder, experts_of_several_types_are_refused) {
   const std::string folder = fresh_folder("mixed"), file = folder + "/model.safetensors";
   std::filesystem::copy(oracle_path("models/qwen3-moe"), folder);

@@ -17,6 +17,7 @@
 #include "cli/convert/encode_rows.h"
 #include "cli/convert/routers.h"
 #include "cli/new_file.h"
+#include "format/hf_source.h"
 #include "models/audit.h"
 #include "models/family.h"
 
@@ -196,6 +197,20 @@ Result<std::string> config_text(const ModelSource& source, int32_t group) {
   return json::serialize(config);
 }
 
+// Of what a reader of the folder looks at, nothing of another model must stay. config.json goes first:
+// without it, the folder is no model, whenever the rest is interrupted.
+Status remove_old_model(const fs::path& folder) {
+  std::vector<std::string> old = {"config.json", "model.safetensors", "model.safetensors.index.json"};
+  old.insert(old.end(), std::begin(kSideFiles), std::end(kSideFiles));
+  for (const std::string& name : old) {
+    std::error_code ec;
+    if (!fs::remove(folder / name, ec) && ec)
+      return io_error(
+          fmt::format("{}/{}: cannot be removed: {}", printable(folder.string()), name, ec.message()));
+  }
+  return {};
+}
+
 // Everything beside weights and configuration that tells of the model.
 Status copy_side_files(const fs::path& from, const fs::path& to) {
   std::error_code ec;
@@ -223,7 +238,7 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
   const fs::path given(source.path()), from = fs::is_directory(given) ? given : given.parent_path();
   if (fs::equivalent(from, folder, ec))
     return invalid_argument(fmt::format("{}: is the source itself; name another folder", printable(folder)));
-  RETURN_IF_ERROR(copy_side_files(from, folder));
+  RETURN_IF_ERROR(remove_old_model(folder));
 
   Conversion c;
   uint64_t data_bytes = 0;
@@ -255,6 +270,7 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
     }
   }
   RETURN_IF_ERROR(weights.finish());
+  RETURN_IF_ERROR(copy_side_files(from, folder));
   NewFile configuration((fs::path(folder) / "config.json").string());
   RETURN_IF_ERROR(configuration.open());
   RETURN_IF_ERROR(configuration.write(config));
