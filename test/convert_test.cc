@@ -183,6 +183,21 @@ TEST(FolderAsGguf, quantized_folders_keep_their_weights) {
   }
 }
 
+TEST(GgufAsGguf, types_that_a_file_has_in_two_tensors_become_others) {
+  const std::string source = oracle_path("quantized/llama-nvfp4.gguf"), path = written_path("nvfp4");
+  const std::vector<float> wanted = logits_of(source);
+  for (const char* type : {static_cast<const char*>(nullptr), "F32", "Q8_0"}) {
+    const auto done = convert(source, path, type);
+    ASSERT_TRUE(done.ok()) << done.status().message();
+    const std::vector<float> got = logits_of(path);
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < wanted.size(); ++i)
+      apart += std::pow(double(wanted[i]) - got[i], 2), size += std::pow(double(wanted[i]), 2);
+    // Weights of F32 meet activations that are not rounded.
+    EXPECT_LT(std::sqrt(apart / size), 0.08) << (type ? type : "as it is");
+  }
+}
+
 TEST(FolderAsGguf, a_ramp_that_gguf_does_not_have_is_refused) {
   const auto done = convert(oracle_path("models/gpt-oss-mxfp4"), written_path("gpt-oss"));
   ASSERT_FALSE(done.ok());

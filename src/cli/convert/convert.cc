@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "cli/convert/encode_rows.h"
 #include "cli/convert/gguf_writer.h"
+#include "cli/convert/weight_rows.h"
 
 namespace invar {
 namespace {
@@ -47,9 +48,8 @@ Status write_converted(GgufFileWriter& writer, const SourceTensor& t, const Weig
   for (int64_t begin = 0; begin < rows; begin += slab_rows) {
     const int64_t count = std::min(slab_rows, rows - begin);
     slab.resize(bytes_of(count * cols, type));
-    const auto read = [&](int64_t row, float* out) {
-      decode_weights(*t.type, t.data.data(), row * cols, cols, out);
-    };
+    const StoredMatrix matrix{.tensor = &t, .rows = rows, .cols = cols};
+    const auto read = [&](int64_t row, float* out) { read_row(matrix, row, out); };
     RETURN_IF_ERROR(encode_rows({t.stored_name, begin, count, cols, read}, type, pool, slab.data()));
     RETURN_IF_ERROR(writer.append(slab));
     progress.advance(count * cols);
@@ -76,10 +76,9 @@ const WeightType& converted_type(const ConvertedTensor& t, const BlockEncoder* w
 }
 
 const WeightType& converted_type(const SourceTensor& t, const BlockEncoder* wanted) {
-  if (t.planes != nullptr) return *t.type;
+  const WeightType& type = lossless_type(t);  // a type joined from two tensors is none of a file
   return converted_type(
-      {.gguf_name = t.stored_name, .shape = t.shape, .type = *t.type, .bits = bits_per_weight(*t.type)},
-      wanted);
+      {.gguf_name = t.stored_name, .shape = t.shape, .type = type, .bits = bits_per_weight(type)}, wanted);
 }
 
 Result<Conversion> convert_gguf(const ModelSource& source, const std::string& path,
