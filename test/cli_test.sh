@@ -264,6 +264,8 @@ run "packed model: inspect" 0 "$invar" inspect "$work/m.packed"
 out_has "packed model: inspect" 'packed model of "llama-untied"'
 run "packed model: is not converted" 1 "$invar" convert "$work/m.packed" "$work/again.gguf"
 err_has "packed model: is not converted" "convert its source, llama-untied, instead"
+mkdir "$work/piped" && cp "$oracles/models/llama-untied"/* "$work/piped" && rm -f "$work/piped/tokenizer.json" && mkfifo "$work/piped/tokenizer.json"
+refused "packed model: a pipe in the folder" 1 "regular file" timeout 20 "$invar" convert "$work/piped" "$work/piped.packed" --packed
 run "packed model: types" 0 "$invar" convert "$bf16" "$work/t.packed" --packed --type MLX-4 --json
 out_has "packed model: types" '"types":{"F32":3,"MLX-4":9}'
 out_has "packed model: types" '"kl":{"mean":1.29'
@@ -275,6 +277,9 @@ err_has "packed model: cut" "$work/cut.packed"
 run "convert as JSON" 0 "$invar" convert "$bf16" "$work/q4.gguf" --type Q4_K --json --threads 1
 out_has "convert as JSON" '"top1_agreement":'
 cp "$work/q4.gguf" "$work/q4.first"
+printf 'caf\xe9' >"$work/latin1"
+refused "convert: a text that cannot be scored" 1 "not UTF-8" "$invar" convert "$bf16" "$work/unwritten.gguf" --type Q4_K --file "$work/latin1"
+check "convert: nothing is written then" test ! -e "$work/unwritten.gguf"
 run "convert again" 0 "$invar" convert "$bf16" "$work/q4.gguf" --type Q4_K --no-kl --overwrite
 out_has "convert again" "not measured: --no-kl"
 check "convert again: other bytes with more threads" cmp -s "$work/q4.gguf" "$work/q4.first"

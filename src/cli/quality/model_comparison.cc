@@ -41,6 +41,8 @@ Result<ModelComparison> compare_models(ComparedModel& a, ComparedModel& b, const
       compare_windows(*engine_a, *engine_b, c.text.windows, {&stop, [&](int64_t n) { progress.advance(n); }});
   interrupt.on_signal(nullptr);
   if (!rows.ok()) return rows.status();
+  for (const ComparedModel* side : {&a, &b})
+    RETURN_IF_ERROR(side->model->wait_verified());
   c.figures = summarize(*rows);
   return c;
 }

@@ -67,25 +67,41 @@ Status ScoredTextFlags::check() const {
   return {};
 }
 
+Result<std::string> ScoredTextFlags::given_text() const {
+  auto read = read_text(file_);
+  if (!read.ok()) return read.status().with_context("--file");
+  std::string text(without_bom(*read));
+  if (!is_utf8(text))
+    return invalid_argument(fmt::format(
+        "--file {}: not UTF-8; convert it first, for example with iconv -f latin1 -t utf8", file_));
+  return text;
+}
+
+Result<std::vector<int32_t>> ScoredTextFlags::given_tokens() const {
+  auto json = read_text(tokens_);
+  if (!json.ok()) return json.status().with_context("--tokens");
+  return parse_token_ids(*json, "--tokens " + tokens_);
+}
+
+Status ScoredTextFlags::check_text() const {
+  if (!tokens_.empty() && tokens_ != "-") return given_tokens().status();
+  if (file_.empty() || file_ == "-") return {};
+  ASSIGN_OR_RETURN(const std::string text, given_text());
+  return text.empty() ? too_short(file_) : Status();
+}
+
 Result<ScoredText> ScoredTextFlags::read(const Model& model, int32_t context) const {
   ScoredText out;
   std::vector<int32_t> ids, prefix;
   if (!tokens_.empty()) {
     out.name = tokens_ == "-" ? "standard input" : tokens_;
-    auto json = read_text(tokens_);
-    if (!json.ok()) return json.status().with_context("--tokens");
-    ASSIGN_OR_RETURN(ids, parse_token_ids(*json, "--tokens " + tokens_));
+    ASSIGN_OR_RETURN(ids, given_tokens());
   } else {
     std::string text(built_in_text());
     out.name = "built-in text";
     if (!file_.empty()) {
       out.name = file_ == "-" ? "standard input" : file_;
-      auto read = read_text(file_);
-      if (!read.ok()) return read.status().with_context("--file");
-      text = std::string(without_bom(*read));
-      if (!is_utf8(text))
-        return invalid_argument(fmt::format(
-            "--file {}: not UTF-8; convert it first, for example with iconv -f latin1 -t utf8", file_));
+      ASSIGN_OR_RETURN(text, given_text());
     }
     out.bytes = int64_t(text.size());
     auto setup = text_of(model);

@@ -31,11 +31,16 @@ class ScoredTextFlags {
   void declare(Flags& flags);
   // What can be said before a model is loaded; a usage error.
   Status check() const;
+  // That the text can be read, before work whose last part it is; of standard input nothing is said.
+  Status check_text() const;
   // The text in the model's tokens. context: positions that a sequence may have.
   Result<ScoredText> read(const Model& model, int32_t context) const;
   bool from_ids() const { return !tokens_.empty(); }
 
  private:
+  Result<std::string> given_text() const;             // of --file
+  Result<std::vector<int32_t>> given_tokens() const;  // of --tokens
+
   std::string file_, tokens_;
   int32_t window_ = 0, stride_ = 0;
 };

@@ -197,6 +197,7 @@ Status check_name(const Plan& plan) {
 
 Status convert(Plan& plan, Interrupt& interrupt) {
   if (plan.target.empty()) return pack(plan);
+  if (plan.measure) RETURN_IF_ERROR(plan.text.check_text());
   if (plan.packed) return write_packed(plan, interrupt);
   Conversion conversion;
   {
@@ -277,7 +278,10 @@ int convert_verb(Arguments args) {
     plan.target = names[1];
     plan.to_mlx = type == kMlx4 && !plan.packed;
     if (const Status s = check_name(plan); !s.ok()) return fail_usage(s);
-    if (std::error_code ec; !overwrite && std::filesystem::exists(plan.target, ec))
+    std::error_code ec;
+    const bool empty_folder = plan.to_mlx && std::filesystem::is_directory(plan.target, ec) &&
+                              std::filesystem::is_empty(plan.target, ec);
+    if (!overwrite && !empty_folder && std::filesystem::exists(plan.target, ec))
       return fail_usage(invalid_argument(
           fmt::format("{}: exists; give --overwrite or another name", shown_value(plan.target))));
   } else if (!type.empty() || plan.packed) {
