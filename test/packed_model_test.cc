@@ -180,6 +180,17 @@ TEST_F(DamagedModel, a_record_that_lies_is_refused) {
   EXPECT_THAT(forged(type + 16, huge), HasSubstr("the record ends within"));
 }
 
+TEST_F(DamagedModel, another_record_before_the_same_weights_is_refused) {
+  const size_t number = find("\"rope_theta\"") + std::strlen("\"rope_theta\": ");
+  ASSERT_LT(number, bytes_.size());
+  const std::byte other = bytes_[number] == std::byte{'5'} ? std::byte{'6'} : std::byte{'5'};
+  EXPECT_THAT(forged(number, std::span(&other, 1)), HasSubstr("was made from another model file"));
+  uint64_t size = 0;
+  std::memcpy(&size, bytes_.data() + 24, 8);
+  ASSERT_NE((40 + size) % 4096, 0u);
+  EXPECT_THAT(changed(40 + size, 1), HasSubstr("was made from another model file"));  // behind the record
+}
+
 TEST_F(DamagedModel, what_needs_the_source_is_refused) {
   const auto source = ModelSource::open(path_);
   ASSERT_TRUE(source.ok());

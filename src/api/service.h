@@ -50,6 +50,9 @@ struct Service {
   // Engine::predicted_wait_s: of a request that comes now, by what runs and waits.
   std::function<double()> predicted_wait_s = [] { return 0.0; };
 
+  // What was found while serving and forbids answers: the message of every 503.
+  std::function<Status()> fault = [] { return Status(); };
+
   std::shared_ptr<PrefixLog> prefix_log;  // of /debug/prefix
 
   const Script* script = nullptr;  // borrowed; answers come from it (--scripted)

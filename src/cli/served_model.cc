@@ -87,6 +87,11 @@ Status ServedModel::load_model(EngineFlags& flags, const std::string& chat_templ
   DigestTask digest = start_digest(model->source());
   service_.text = std::make_shared<const text::TextModel>(std::move(loaded.text));
   service_.vocab = model->info().vocab;
+  service_.fault = [model]() -> Status {
+    if (!model->damaged()) return {};
+    return {Code::kUnavailable,
+            "the packed weights are damaged, as the server's log says; it has to be started again"};
+  };
   if (!ignore_defaults) take_sampling_defaults(model->source());
   ASSIGN_OR_RETURN(engine_, flags.make_engine(model));
   backend_name_ = flags.backend_name();
@@ -152,7 +157,10 @@ Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
   service.prefix_log = std::make_shared<api::PrefixLog>();
   service.max_answers = served->engine_->max_answers();
   service.predicted_wait_s = [engine = served->engine_.get()] { return engine->predicted_wait_s(); };
-  service.submit = [engine = served->engine_.get()](GenerateRequest request, int32_t choices) {
+  service.submit = [engine = served->engine_.get(), fault = service.fault](
+                       GenerateRequest request,
+                       int32_t choices) -> Result<std::vector<std::shared_ptr<Stream>>> {
+    RETURN_IF_ERROR(fault());
     return engine->submit(std::move(request), choices);
   };
   if (!options.step_trace.empty()) RETURN_IF_ERROR(trace_steps(*served->engine_, options.step_trace));

@@ -38,6 +38,7 @@ struct PackedOrigin {
   std::string name;         // of its file or folder
   std::string digest;       // model_digest.h
   uint64_t weights_at = 0;  // where the packed file begins
+  uint64_t front_hash = 0;  // of all that lies in front of it: the weights are this record's alone
 };
 
 class GgufFile;

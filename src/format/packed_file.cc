@@ -251,8 +251,10 @@ Status PackedFile::wait_published() {
   return published_;
 }
 
-void PackedFile::wait_verified() {
+Status PackedFile::wait_verified() {
   if (verifier_.joinable()) verifier_.join();
+  if (!damaged()) return {};
+  return corrupt(fmt::format("{}: damaged; what was answered cannot be trusted", path_));
 }
 
 Status PackedFile::write_and_rename() {
@@ -288,6 +290,7 @@ void PackedFile::verify_in_background() {
     setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // of this thread; answers come first
     const Status status = verify();
     if (status.ok()) return;
+    damaged_.store(true, std::memory_order_release);
     if (start_ == 0) unlink(path_.c_str());
     log_error("{}: {}; answers of this run cannot be trusted, start again", status.message(),
               start_ == 0 ? "it is removed" : "copy the file again, or convert its source again");

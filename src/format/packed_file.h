@@ -69,7 +69,10 @@ class PackedFile {
   // The same on a thread of its own, for files too large to read before the first token. Damage is logged; a
   // file of the cache is then removed, so that the next start packs again. Ends early when the object goes.
   void verify_in_background();
-  void wait_verified();  // until verify_in_background() is through
+  // Of verify_in_background(): whether it has found damage so far, and its outcome, which it waits for. Once
+  // opened, from one thread.
+  bool damaged() const { return damaged_.load(std::memory_order_acquire); }
+  Status wait_verified();
 
  private:
   PackedFile() = default;
@@ -88,7 +91,7 @@ class PackedFile {
   int fd_ = -1;
   bool writable_ = false;
   std::thread publisher_, verifier_;
-  std::atomic<bool> closing_{false};
+  std::atomic<bool> closing_{false}, damaged_{false};
   Status published_;
 };
 

@@ -115,7 +115,8 @@ TEST(PackedFile, damage_found_in_the_background_removes_the_file) {
     const auto good = PackedFile::open(path, key_of("k"), sections());
     ASSERT_TRUE(good.ok()) << good.status().message();
     (*good)->verify_in_background();
-    (*good)->wait_verified();
+    EXPECT_TRUE((*good)->wait_verified().ok());
+    EXPECT_FALSE((*good)->damaged());
   }
   EXPECT_TRUE(std::filesystem::exists(path));
   auto bytes = read_file(path);
@@ -124,7 +125,8 @@ TEST(PackedFile, damage_found_in_the_background_removes_the_file) {
   const auto damaged = PackedFile::open(path, key_of("k"), sections());
   ASSERT_TRUE(damaged.ok()) << damaged.status().message();
   (*damaged)->verify_in_background();
-  (*damaged)->wait_verified();
+  EXPECT_EQ((*damaged)->wait_verified().code(), Code::kCorrupt);
+  EXPECT_TRUE((*damaged)->damaged());
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 

@@ -215,6 +215,7 @@ class PackedSource : public ModelSource {
     if (hash64(record) != head.record_hash)
       return corrupt(fmt::format("the record does not have its checksum; {}", kAgain));
     origin_.weights_at = round_up(sizeof head + record.size(), kPackedFileAlignment);
+    origin_.front_hash = hash64(all.first(std::min<size_t>(origin_.weights_at, all.size())));
     return record;
   }
 

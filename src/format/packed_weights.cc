@@ -27,9 +27,11 @@ constexpr size_t kProgressBytes = 64 << 20;       // smaller models are packed b
 constexpr size_t kVerifyOnOpenBytes = 256 << 20;  // up to here a full check costs less than a few tokens
 
 // What the bytes of the packed file depend on. Whoever changes the packing raises kPackedLayoutVersion.
-Digest cache_key(const ModelSource& source, std::span<const PackedEntry> entries) {
+// front: hash of what lies in front of the packed file, of a packed model.
+Digest cache_key(const ModelSource& source, std::span<const PackedEntry> entries, uint64_t front = 0) {
   std::string text = fmt::format("layout {}\nnumerics {}\nsource {}\n", kPackedLayoutVersion,
                                  kNumericsVersion, source.identity());
+  if (front != 0) text += fmt::format("front {:016x}\n", front);
   for (const PackedEntry& e : entries) {
     text +=
         fmt::format("{} {} {} {} {} {} {} {} {}", e.section.name,
@@ -207,8 +209,9 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
         "{}: {} of weights exceed {} of memory: they are read from disk as they are needed, which is slow",
         source.path(), size_text(weights->bytes_), size_text(memory));
   }
-  RETURN_IF_ERROR(source.packed() != nullptr ? weights->map_packed(source, cache_key(source, entries))
-                                             : weights->open_or_pack(source, entries, options));
+  RETURN_IF_ERROR(source.packed() != nullptr
+                      ? weights->map_packed(source, cache_key(source, entries, source.packed()->front_hash))
+                      : weights->open_or_pack(source, entries, options));
   return weights;
 }
 
@@ -259,8 +262,9 @@ Result<uint64_t> PackedWeights::write(const ModelSource& source, const std::vect
                                       std::span<const std::byte> record, const std::string& path,
                                       const PackOptions& options) {
   CHECK(source.packed() == nullptr && !record.empty());
-  ASSIGN_OR_RETURN(const std::unique_ptr<PackedFile> file,
-                   PackedFile::create(path, cache_key(source, entries), sections_of(entries), record));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<PackedFile> file,
+      PackedFile::create(path, cache_key(source, entries, hash64(record)), sections_of(entries), record));
   RETURN_IF_ERROR(pack_all(source, entries, options, [&](size_t i) { return file->mutable_section(i); }));
   file->publish();
   RETURN_IF_ERROR(file->wait_published());

@@ -59,6 +59,9 @@ class PackedWeights {
   bool exceeds_memory() const { return exceeds_memory_; }  // mapped; most of it is on disk at any time
   bool in_memory() const { return file_ == nullptr; }
   PackedFile* file() const { return file_.get(); }  // nullptr: in memory
+  // PackedFile's; of files that were checked when they were opened, and of what was packed now: never.
+  bool damaged() const { return file_ != nullptr && file_->damaged(); }
+  Status wait_verified() const { return file_ != nullptr ? file_->wait_verified() : Status(); }
 
  private:
   Status map_packed(const ModelSource& source, const Digest& key);

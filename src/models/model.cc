@@ -102,6 +102,12 @@ size_t Model::packed_bytes() const {
 bool Model::packed_in_memory() const {
   return impl_->packed->in_memory();
 }
+bool Model::damaged() const {
+  return impl_->packed->damaged();
+}
+Status Model::wait_verified() const {
+  return impl_->packed->wait_verified();
+}
 std::string Model::identity() const {
   return impl_->identity;
 }

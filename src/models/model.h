@@ -51,6 +51,10 @@ class Model {
   const ModelSource& source() const;  // metadata: tokenizer, chat template, generation defaults
   size_t packed_bytes() const;
   bool packed_in_memory() const;  // no usable cache: weights live in anonymous memory
+  // Weights of a large file are compared with their checksums while they are used. damaged(): some were found
+  // to be wrong. wait_verified(): the outcome, of whoever is about to end; from one thread.
+  bool damaged() const;
+  Status wait_verified() const;
   std::string identity() const;   // hex digest of file identity, for cache keys
 
  private:

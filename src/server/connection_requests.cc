@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <boost/asio/post.hpp>
+#include <boost/json.hpp>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -247,7 +248,12 @@ void Connection::dispatch() {
   }
   if (work.rejection) return answer(std::move(*std::exchange(work.rejection, std::nullopt)));
   if (head.method == "OPTIONS") return answer_options();
-  if (work.built_in == BuiltIn::kHealth) return answer({200, R"({"status":"ok"})"});
+  if (work.built_in == BuiltIn::kHealth) {
+    if (const Status fault = context_.service.fault(); !fault.ok())
+      return answer({503, boost::json::serialize(
+                              boost::json::object{{"status", "error"}, {"message", fault.message()}})});
+    return answer({200, R"({"status":"ok"})"});
+  }
   if (work.built_in == BuiltIn::kMetrics) return answer(metrics());
 
   set_phase(Phase::kHandling, 0);

@@ -40,6 +40,16 @@ TEST(Stream, frames_go_out_as_they_come) {
   EXPECT_EQ(client.ask("GET /health HTTP/1.1\r\nHost: x\r\n\r\n").status, 200);
 }
 
+TEST(Health, says_what_forbids_answers) {
+  TestServer server;
+  RawClient client(server.port());
+  EXPECT_EQ(client.ask("GET /health HTTP/1.1\r\nHost: x\r\n\r\n").status, 200);
+  server.faulty = true;
+  const auto response = client.ask("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(response.body, R"({"status":"error","message":"the test says so"})");
+}
+
 TEST(Stream, many_frames_at_once_are_one_chunk) {
   TestServer server;
   RawClient client(server.port());

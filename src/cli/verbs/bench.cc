@@ -124,6 +124,7 @@ Status bench(EngineFlags& flags, const BenchPlan& plan, int32_t repetitions, boo
   report.kv = flags.options.kv;
   report.context = engine->context();
   report.foreign_cores = (foreign_cpu_s() - foreign_start) / (now_s() - start);
+  RETURN_IF_ERROR(model->wait_verified());
   (json ? print_bench_json : print_bench_text)(report, *model);
   return {};
 }

@@ -109,8 +109,9 @@ Status check_runs(Report& r) {
   ASSIGN_OR_RETURN(Audit audit, audit_tensors(*r.source, r.config, graph));
   r.dropped = std::move(audit.dropped);
   // Of a packed model, opening is cheap and says whether the weights are there.
-  if (r.source->packed() != nullptr) return Model::load(r.source->path(), {}).status();
-  return {};
+  if (r.source->packed() == nullptr) return {};
+  ASSIGN_OR_RETURN(const auto model, Model::load(r.source->path(), {}));
+  return model->wait_verified();
 }
 
 Result<Report> make_report(const std::string& path) {

@@ -41,6 +41,7 @@ Status write_logits(const EngineFlags& engine_flags, const std::string& tokens, 
   while (const std::optional<TokenEvent> event = stream->try_next()) {
     if (event->finish == FinishReason::kError) return event->error;
   }
+  RETURN_IF_ERROR(model->wait_verified());  // before the file appears
   return writer.finish();
 }
 

@@ -89,6 +89,7 @@ Status perplexity(EngineFlags& flags, const ScoredTextFlags& text_flags, bool js
     if (!scores.ok()) return scores.status();
     logprobs = std::move(*scores);
   }
+  RETURN_IF_ERROR(model->wait_verified());
   (json ? print_json : print_text)(flags, *model, report_of(std::move(text), logprobs));
   return {};
 }

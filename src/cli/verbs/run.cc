@@ -257,6 +257,7 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   if (options.stats) print_stats(timing, *model, *engine, engine_flags);
   if (interrupt.seen()) return {Code::kCancelled, "interrupted"};
   RETURN_IF_ERROR(broken);
+  RETURN_IF_ERROR(model->wait_verified());
   return errors.result(prompts.size());
 }
 

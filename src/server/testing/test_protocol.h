@@ -198,6 +198,7 @@ class TestServer {
     if (!options.access_sink) options.access_sink = [](std::string_view) {};
     service_.model_names = {"test-model"};
     service_.predicted_wait_s = [this] { return predicted_wait_s.load(); };
+    service_.fault = [this] { return faulty ? Status(Code::kUnavailable, "the test says so") : Status(); };
     auto endpoint = Endpoint::open(options);
     CHECK(endpoint.ok());
     server_ = std::make_unique<Server>(std::move(*endpoint), service_, test_router, std::move(stats));
@@ -222,6 +223,7 @@ class TestServer {
   uint16_t port() const { return server_->port(); }
 
   std::atomic<double> predicted_wait_s{0};
+  std::atomic<bool> faulty{false};
 
  private:
   api::Service service_;
