@@ -44,10 +44,14 @@ void pause_cpu() {
 #endif
 }
 
-// Waits until done() or until the spin time is over; says which.
-template <class Done>
-bool spin_until(int64_t spin_ns, Done done) {
+// Waits until done() or until the spin time is over; says which. `meanwhile` does a little work and says
+// whether it had any.
+template <class Done, class Meanwhile>
+bool spin_until(int64_t spin_ns, Done done, Meanwhile meanwhile) {
   if (done()) return true;
+  while (meanwhile()) {
+    if (done()) return true;
+  }
   const int64_t end = now_ns() + spin_ns;
   do {
     for (int i = 0; i < 16; ++i) {
@@ -57,6 +61,46 @@ bool spin_until(int64_t spin_ns, Done done) {
   } while (now_ns() < end);
   return false;
 }
+
+constexpr size_t kLine = 64, kLinesAtOnce = 8;  // between two looks for work
+
+// What fetch_ahead() was told. Ranges of two calls may mix, which costs a few useless lines.
+struct Ahead {
+  struct Range {
+    std::atomic<const char*> data{nullptr};
+    std::atomic<size_t> bytes{0};
+  };
+  std::atomic<uint32_t> calls{0};
+  Range ranges[2];
+};
+
+// How far one thread is.
+class AheadCursor {
+ public:
+  AheadCursor(int worker, int threads) : worker_(size_t(worker)), threads_(size_t(threads)) {}
+
+  // Some lines of this thread's share; false: it is all there.
+  bool step(const Ahead& ahead) {
+    const uint32_t call = ahead.calls.load(std::memory_order_relaxed);
+    if (call != call_) call_ = call, done_ = 0;
+    bool fetched = false;
+    for (const Ahead::Range& range : ahead.ranges) {
+      const size_t share = range.bytes.load(std::memory_order_relaxed) / threads_;
+      if (done_ >= share) continue;
+      const char* p = range.data.load(std::memory_order_relaxed) + worker_ * share + done_;
+      for (size_t i = 0; i < kLinesAtOnce; ++i)
+        __builtin_prefetch(p + i * kLine, 0, 2);
+      fetched = true;
+    }
+    done_ += kLinesAtOnce * kLine;
+    return fetched;
+  }
+
+ private:
+  const size_t worker_, threads_;
+  uint32_t call_ = 0;
+  size_t done_ = 0;
+};
 
 static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -85,6 +129,9 @@ struct ThreadPool::Impl {
   alignas(64) const Tile* tile = nullptr;
   int64_t first = 0;  // number of the phase's first tile
   int64_t count = 0;
+
+  alignas(64) Ahead ahead;
+  AheadCursor caller_cursor{0, 1};
 
   int64_t spin_ns = kSpinNs;
   bool running = false;
@@ -125,7 +172,7 @@ struct ThreadPool::Impl {
 
     Traced span("wait", SpanKind::kWait);
     const auto ended = [&] { return unfinished.load(std::memory_order_acquire) == 0; };
-    if (spin_until(spin_ns, ended)) return;
+    if (spin_until(spin_ns, ended, [&] { return caller_cursor.step(ahead); })) return;
     caller_sleeps.store(1, std::memory_order_seq_cst);
     // Any change of the word makes the wait return at once, so the last worker's wake cannot be missed.
     for (uint32_t left; (left = unfinished.load(std::memory_order_seq_cst)) != 0;)
@@ -135,10 +182,11 @@ struct ThreadPool::Impl {
 
   void worker_main(int worker) {
     FpEnvironment::write(FpEnvironment::kContract);
+    AheadCursor cursor(worker, threads);
     while (true) {
       const auto has_work = [&] { return (ticket.load(std::memory_order_acquire) & kLeftMask) != 0; };
       const auto stopped = [&] { return stop.load(std::memory_order_acquire); };
-      if (!spin_until(spin_ns, [&] { return has_work() || stopped(); })) {
+      if (!spin_until(spin_ns, [&] { return has_work() || stopped(); }, [&] { return cursor.step(ahead); })) {
         // Registered before the last look, and the caller publishes before it counts sleepers: one of us sees
         // the other.
         sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -215,6 +263,16 @@ void ThreadPool::run(int64_t tiles, FunctionRef<void(int64_t tile, int worker)> 
     }
   }
   impl_->running = false;
+}
+
+void ThreadPool::fetch_ahead(const AheadRange& first, const AheadRange& second) {
+  CHECK(!impl_->running);
+  const AheadRange* given[] = {&first, &second};
+  for (size_t i = 0; i < 2; ++i) {
+    impl_->ahead.ranges[i].data.store(static_cast<const char*>(given[i]->data), std::memory_order_relaxed);
+    impl_->ahead.ranges[i].bytes.store(given[i]->bytes, std::memory_order_relaxed);
+  }
+  impl_->ahead.calls.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace invar

@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -107,6 +108,22 @@ TEST(ThreadPool, TilesComputeInTheContractsEnvironmentAndTheCallersComesBack) {
 TEST(ThreadPool, DefaultUsesTheCoresOfThisProcess) {
   ThreadPool pool;
   EXPECT_EQ(pool.threads(), usable_cores().count);
+}
+
+// Hints alone: memory that nobody may read, or that is not there, disturbs no phase.
+TEST(ThreadPool, FetchingAheadReadsNothing) {
+  constexpr size_t kBytes = size_t{1} << 20;
+  void* const forbidden = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(forbidden, MAP_FAILED);
+  ThreadPool pool({.threads = 3});
+  std::atomic<int64_t> sum{0};
+  for (int phase = 0; phase < 200; ++phase) {
+    pool.fetch_ahead({forbidden, kBytes},
+                     phase % 2 ? AheadRange{} : AheadRange{nullptr, size_t(phase) * 1000});
+    pool.run(7, [&](int64_t tile, int) { sum += tile; });
+  }
+  EXPECT_EQ(sum, 200 * 21);
+  munmap(forbidden, kBytes);
 }
 
 // More threads than cores must stay sane: no spinner may hold the core that the last tile needs for a time

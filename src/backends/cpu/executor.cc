@@ -20,6 +20,10 @@ struct Overloaded : F... {
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
+// While threads wait for the last tiles of a phase, and while norms and attention leave the memory idle. More
+// rows than these keep every thread busy with arithmetic anyway.
+constexpr size_t kAheadBytes = 512 * 1024, kAheadRows = 16;
+
 }  // namespace
 
 CpuExecutable::CpuExecutable(Graph graph, const ExecutableLimits& limits, const KernelTable& kernels,
@@ -37,6 +41,7 @@ Result<std::unique_ptr<CpuExecutable>> CpuExecutable::make(const Graph& graph, c
   std::unique_ptr<CpuExecutable> result(
       new CpuExecutable(select_rows_early(graph), limits, kernels, cost, pool));
   ASSIGN_OR_RETURN(result->plan_, make_step_plan(result->graph_, weights, limits));
+  result->find_next_linear();
   RETURN_IF_ERROR(result->allocate().with_context(fmt::format(
       "working memory of a step of {} tokens and {} rows of logits (fewer with a smaller --max-batch)",
       limits.max_tokens, limits.max_logit_rows)));
@@ -92,6 +97,19 @@ Status CpuExecutable::allocate() {
   return {};
 }
 
+// Behind the last phase comes the first one of the next step.
+void CpuExecutable::find_next_linear() {
+  const size_t count = plan_.phases.size();
+  next_linear_.assign(count, nullptr);
+  const LinearPhase* next = nullptr;
+  for (size_t i = 2 * count; i-- > 0;) {
+    if (i < count) next_linear_[i] = next;
+    const Phase& phase = plan_.phases[i % count];
+    if (const auto* linear = std::get_if<LinearPhase>(&phase)) next = linear;
+    if (std::holds_alternative<ExpertsPhase>(phase)) next = nullptr;  // which ones is decided late
+  }
+}
+
 size_t CpuExecutable::scratch_bytes() const {
   return scratch_.size() + worker_scratch_.size() + partials_.size();
 }
@@ -140,9 +158,22 @@ void CpuExecutable::merge_faults() {
   }
 }
 
+// The beginning of the weights that a linear phase reads: of its first matrix, of a gated one of both.
+void CpuExecutable::fetch_ahead(const LinearPhase& phase) {
+  const LinearPart& part = phase.parts.front();
+  const auto head = [](const PackedMatrix& m, size_t most) {
+    return AheadRange{m.data, std::min(most, m.bytes())};
+  };
+  if (part.up == nullptr) return step_.pool.fetch_ahead(head(*part.matrix, kAheadBytes));
+  step_.pool.fetch_ahead(head(*part.matrix, kAheadBytes / 2), head(*part.up, kAheadBytes / 2));
+}
+
 StepOutputs CpuExecutable::run(const StepInputs& inputs) {
   begin_step(inputs);
+  const bool ahead = inputs.tokens.size() <= kAheadRows;
+  if (!ahead) step_.pool.fetch_ahead({});
   for (size_t p = 0; !inputs.tokens.empty() && p < plan_.phases.size(); p++) {
+    if (ahead && next_linear_[p] != nullptr) fetch_ahead(*next_linear_[p]);
     Traced span(plan_.names[p].c_str(), SpanKind::kPhase);
     std::visit(Overloaded{[&](const RowPhase& phase) { run_row_phase(phase, step_); },
                           [&](const LinearPhase& phase) { run_linear_phase(phase, step_); },

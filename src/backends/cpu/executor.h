@@ -4,6 +4,7 @@
 // pool.
 
 #include <memory>
+#include <vector>
 
 #include "backends/backend.h"
 #include "backends/cpu/plan.h"
@@ -36,12 +37,15 @@ class CpuExecutable final : public Executable {
   Status allocate();
   void begin_step(const StepInputs& inputs);
   void merge_faults();
+  void find_next_linear();
+  void fetch_ahead(const LinearPhase& phase);
 
   const Graph graph_;
   const ExecutableLimits limits_;
   StepPlan plan_;
-  Buffer scratch_;         // plan_.scratch_bytes
-  Buffer worker_scratch_;  // every worker's memory
+  std::vector<const LinearPhase*> next_linear_;  // [phases]: whose weights are read next; nullptr: not known
+  Buffer scratch_;                               // plan_.scratch_bytes
+  Buffer worker_scratch_;                        // every worker's memory
   Buffer partials_;
   StepState step_;
 };
