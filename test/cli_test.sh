@@ -454,6 +454,9 @@ refused "id outside the vocabulary" 1 999999 "$invar" logits --model "$tiny" --t
 echo 'nonsense' >"$work/far.json"
 refused "ids that are no JSON" 1 "not JSON" "$invar" logits --model "$tiny" --tokens "$work/far.json" --out "$work/far.npy"
 check "a failed run leaves no output" [ ! -e "$work/far.npy" ]
+run "more threads than CPUs" 0 "$invar" run hello --threads 1000 -n 1 --temp 0
+err_has "more threads than CPUs" "--threads 1000: this process may use"
+refused "CPUs that are not there" 2 "is none of the" "$invar" run hello --cpus 0,60000
 refused "text that is not UTF-8" 1 "UTF-8" "$invar" run --raw $'caf\xe9' </dev/null
 refused "text that is not UTF-8, chat" 1 "UTF-8" "$invar" run $'caf\xe9' </dev/null
 

@@ -127,6 +127,9 @@ Result<std::unique_ptr<Engine>> EngineFlags::make_engine(std::shared_ptr<const M
                             : backend.status();
   }
   backend_name_ = (*backend)->name();
+  if (const size_t cpus = usable_cores().affinity.size(); size_t(threads_) > cpus)
+    log_warning("--threads {}: this process may use {} {}; more threads give the same answers, slower",
+                threads_, cpus, cpus == 1 ? "CPU" : "CPUs");
   if (!trace_path_.empty() && trace_sink() == nullptr) {  // one file, however many engines
     ASSIGN_OR_RETURN(trace_, ChromeTrace::create(trace_path_));
   }
