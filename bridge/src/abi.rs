@@ -8,6 +8,7 @@ use crate::template::Template;
 use crate::tokenizer::Tokenizer;
 use crate::tokenizer_file;
 use crate::{export, input, with_last_error, Outcome};
+use std::collections::HashSet;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn iv_tokenizer_from_gguf(
 ) -> i32 {
     export(|| {
         let vocab = &*vocab;
-        let (tokenizer, around) = gguf_vocab::build(&GgufVocab {
+        let vocab = GgufVocab {
             model: vocab.model.text("tokenizer.ggml.model")?,
             pre: vocab.pre.text("tokenizer.ggml.pre")?,
             tokens: texts(vocab.tokens, vocab.token_count, "tokenizer.ggml.tokens")?,
@@ -117,9 +118,10 @@ pub unsafe extern "C" fn iv_tokenizer_from_gguf(
             unknown: u32::try_from(vocab.unknown).ok(),
             charsmap: vocab.charsmap.bytes(),
             remove_extra_whitespaces: vocab.remove_extra_whitespaces != 0,
-        })?;
+        };
+        let (tokenizer, around) = gguf_vocab::build(&vocab)?;
         *default_around = around;
-        *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer)?));
+        *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer, &vocab.unused())?));
         Ok(())
     })
 }
@@ -128,7 +130,7 @@ pub unsafe extern "C" fn iv_tokenizer_from_gguf(
 pub unsafe extern "C" fn iv_tokenizer_from_json(json: IvText, out: *mut *const Tokenizer) -> i32 {
     export(|| {
         let tokenizer = tokenizer_file::read(json.bytes())?;
-        *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer)?));
+        *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer, &HashSet::new())?));
         Ok(())
     })
 }
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn iv_tokenizer_from_json(json: IvText, out: *mut *const T
 pub unsafe extern "C" fn iv_tokenizer_from_ranks(file: IvText, content: IvText, out: *mut *const Tokenizer) -> i32 {
     export(|| {
         let tokenizer = rank_files::read(file.text("file name")?, content.bytes())?;
-        *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer)?));
+        *out = Box::into_raw(Box::new(Tokenizer::new(tokenizer, &HashSet::new())?));
         Ok(())
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::{shown, Failure, Kind, Outcome};
 use serde_json::Value;
+use std::collections::HashSet;
 use tokenizers::decoders::wordpiece::cleanup;
 use tokenizers::{Model, Tokenizer};
 
@@ -105,7 +106,7 @@ pub(crate) struct Table {
 /// Ids above the entries of a sane vocabulary would only make the table large.
 const MAX_ID: u32 = 1 << 24;
 
-pub(crate) fn build(tokenizer: &Tokenizer, rules: &Rules) -> Outcome<Table> {
+pub(crate) fn build(tokenizer: &Tokenizer, rules: &Rules, silent: &HashSet<u32>) -> Outcome<Table> {
     let added = tokenizer.get_added_tokens_decoder();
     let letters = byte_letters();
     let mut pieces: Vec<(Vec<u8>, u8)> = Vec::new();
@@ -129,6 +130,9 @@ pub(crate) fn build(tokenizer: &Tokenizer, rules: &Rules) -> Outcome<Table> {
             _ => token.content.clone(),
         };
         pieces[*id as usize] = (text.into_bytes(), KNOWN | if token.special { CONTROL } else { 0 });
+    }
+    for id in silent.iter().filter(|id| (**id as usize) < size) {
+        pieces[*id as usize].0.clear();
     }
     let mut table = Table { bytes: Vec::new(), offsets: vec![0], flags: Vec::with_capacity(pieces.len()) };
     for (bytes, flags) in pieces {

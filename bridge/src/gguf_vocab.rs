@@ -4,6 +4,7 @@ use crate::pre_tokenizers::{self, PreTokenizer};
 use crate::spm_merges::merges_from_scores;
 use crate::{gguf_unigram, gguf_word_piece, input, shown, Failure, Kind, Outcome};
 use serde_json::{json, Value};
+use std::collections::HashSet;
 use tokenizers::models::bpe::{Vocab, BPE};
 use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PreTokenizerWrapper, Tokenizer};
 
@@ -45,6 +46,13 @@ pub(crate) struct GgufVocab<'a> {
 pub struct Around {
     bos: u8,
     eos: u8,
+}
+
+impl GgufVocab<'_> {
+    /// Ids that stand for nothing, whatever the file calls them: rows that fill up an embedding.
+    pub fn unused(&self) -> HashSet<u32> {
+        (0..).zip(&self.types).filter(|(_, kind)| **kind == UNUSED).map(|(id, _)| id).collect()
+    }
 }
 
 pub(crate) fn build(vocab: &GgufVocab) -> Outcome<(Tokenizer, Around)> {

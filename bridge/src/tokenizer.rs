@@ -3,7 +3,7 @@
 use crate::bounded_normalizer::{self, BoundedNormalizer};
 use crate::decoder_table::{self, Table};
 use crate::{input, Outcome};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokenizers::models::bpe::BpeTrainer;
@@ -102,11 +102,12 @@ pub(crate) struct Tokenizer {
 }
 
 impl Tokenizer {
-    pub fn new(source: tokenizers::Tokenizer) -> Outcome<Tokenizer> {
+    /// silent: ids whose text is nothing.
+    pub fn new(source: tokenizers::Tokenizer, silent: &HashSet<u32>) -> Outcome<Tokenizer> {
         let normalizer = BoundedNormalizer::new(source.get_normalizer())?;
         normalizer.normalize(&mut NormalizedString::from(EXAMPLE)).map_err(|e| e.to_string())?;
         let rules = decoder_table::rules(&source)?;
-        let table = decoder_table::build(&source, &rules)?;
+        let table = decoder_table::build(&source, &rules, silent)?;
         let (prefix, suffix) = surroundings(&source)?;
         let shared = Shared::new(source);
         let source = &shared.source;

@@ -246,6 +246,9 @@ std::string own_name_of(std::string_view foreign) {
   };
   constexpr Name kNames[] = {
       {"-t", "--threads"},
+      {"-s", "--seed"},
+      {"-b", "--prefill-chunk"},
+      {"--batch-size", "--prefill-chunk"},
       {"-c", "--ctx"},
       {"--ctx-size", "--ctx"},
       {"--num-ctx", "--ctx"},

@@ -39,14 +39,6 @@ Status trace_steps(Engine& engine, const std::string& path) {
   return {};
 }
 
-Result<std::string> read_template(const std::string& path) {
-  if (path.empty()) return std::string();
-  auto text = read_text(path);
-  if (!text.ok()) return text.status().with_context("--chat-template");
-  if (text->empty()) return invalid_argument(fmt::format("--chat-template {}: the file is empty", path));
-  return text;
-}
-
 // "SmolLM2-135M-Instruct.Q4_1" of ".../SmolLM2-135M-Instruct.Q4_1.gguf".
 std::string name_of(const std::string& path) {
   std::filesystem::path p = std::filesystem::path(path).lexically_normal();
@@ -127,7 +119,7 @@ Status ServedModel::load_script(EngineFlags& flags, const std::string& chat_temp
 
 Result<std::unique_ptr<ServedModel>> ServedModel::load(EngineFlags& flags,
                                                        const ServedModelOptions& options) {
-  ASSIGN_OR_RETURN(const std::string chat_template, read_template(options.chat_template));
+  ASSIGN_OR_RETURN(const std::string chat_template, read_chat_template(options.chat_template));
   std::unique_ptr<ServedModel> served(new ServedModel);
   if (options.script.empty())
     RETURN_IF_ERROR(served->load_model(flags, chat_template, options.ignore_sampling_defaults));

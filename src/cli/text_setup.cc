@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "cli/prompts.h"
 #include "format/gguf.h"
 #include "format/hf_config.h"
 #include "text/gguf_vocab.h"
@@ -209,6 +210,14 @@ Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string
   ASSIGN_OR_RETURN(loaded.text, text.get());
   std::erase_if(loaded.text.stop_ids, [&](int32_t id) { return id >= loaded.model->info().vocab; });
   return loaded;
+}
+
+Result<std::string> read_chat_template(const std::string& path) {
+  if (path.empty()) return std::string();
+  auto text = read_text(path);
+  if (!text.ok()) return text.status().with_context("--chat-template");
+  if (text->empty()) return invalid_argument(fmt::format("--chat-template {}: the file is empty", path));
+  return text;
 }
 
 Result<std::vector<int32_t>> encode_chat(const text::TextModel& model,

@@ -31,6 +31,9 @@ struct ModelWithText {
 };
 Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string& chat_template = "");
 
+// Of --chat-template. "": none given.
+Result<std::string> read_chat_template(const std::string& path);
+
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant"
   std::string content;

@@ -40,10 +40,18 @@ std::string types_text(const Conversion& c) {
 }
 
 // measured: an error says why there are no figures.
-void print_text(const Conversion& c, const Result<ModelComparison>& measured) {
+// asked: --type.
+void print_text(const Conversion& c, const BlockEncoder* asked, const Result<ModelComparison>& measured) {
   fmt::print("tensors     {}: {}; {} unchanged; {} from {} ({:.1f}%)\n", c.tensors, types_text(c), c.kept,
              size_text(c.bytes_after), size_text(c.bytes_before),
              c.bytes_before > 0 ? 100.0 * double(c.bytes_after) / double(c.bytes_before) : 100.0);
+  if (c.bytes_after > c.bytes_before + c.bytes_before / 2)
+    fmt::print(
+        "note        larger than its source: weights of a type that GGUF lacks became F32; --type Q8_0 or "
+        "--packed keeps it small\n");
+  if (asked != nullptr && c.types.contains("Q8_0") && std::string_view(asked->type) != "Q8_0")
+    fmt::print("note        {} got Q8_0: output layer, embedding, or rows that blocks of {} do not divide\n",
+               c.types.at("Q8_0"), asked->type);
   if (measured.ok())
     fmt::print("{}text        {}, {} tokens scored; A is the source\n", figures_text(measured->figures),
                printable_within(measured->text.name, kShownBytes), measured->figures.tokens);
@@ -165,7 +173,7 @@ Status write_packed(Plan& plan, Interrupt& interrupt) {
              printable_within(plan.target, kShownBytes), size_text(bytes), written_s, 1e3 * opened_s);
   fmt::print("packed      {} of {}, digest {}\n", size_text(model->packed_bytes()),
              printable_within(model->source().name(), kShownBytes), digest);
-  if (plan.new_types) print_text(conversion, measured);
+  if (plan.new_types) print_text(conversion, plan.convert.type, measured);
   return {};
 }
 
@@ -218,7 +226,7 @@ Status convert(Plan& plan, Interrupt& interrupt) {
   }
   fmt::print("wrote       {} ({})\n", printable_within(plan.target, kShownBytes),
              size_text(conversion.file_bytes));
-  print_text(conversion, measured);
+  print_text(conversion, plan.convert.type, measured);
   return {};
 }
 

@@ -203,7 +203,9 @@ void print_text(const Report& r, bool tensors) {
   for (const std::string& name : std::span(r.dropped).first(std::min(r.dropped.size(), kShownLines)))
     fmt::print("dropped    {} (not needed)\n", quote(name, kShownBytes));
   if (r.dropped.size() > kShownLines) fmt::print("dropped    and {} more\n", r.dropped.size() - kShownLines);
-  fmt::print("verdict    {}\n", r.runs.ok() ? "runs" : "does not run: " + message_text(r.runs));
+  fmt::print("verdict    {}\n", !r.runs.ok()         ? "does not run: " + message_text(r.runs)
+                                : r.text_status.ok() ? "runs"
+                                                     : "runs, but on token ids only");
 
   fmt::print("\nmetadata\n");
   for (const auto& [key, value] : std::span(r.metadata).first(std::min(r.metadata.size(), kShownLines)))
@@ -271,7 +273,9 @@ int inspect_verb(Arguments args) {
   flags.section("Output");
   flags.on("--tensors", &tensors, "list the tensors");
   flags.on("--json", &json, "one JSON object with everything");
-  flags.note("Exit code: 0 if the model runs; 1 if not, or if the file cannot be read; 2 wrong usage.");
+  flags.note(
+      "Exit code: 0 if the model runs, be it on token ids only; 1 if not, or if the file cannot be read; 2 "
+      "wrong usage.");
   engine.declare_model(flags);
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (files.size() > 1) return fail_usage(invalid_argument("inspect takes one file"));

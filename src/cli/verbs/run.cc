@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "api/dry_breaker_cache.h"
 #include "base/clock.h"
@@ -22,6 +23,7 @@
 #include "cli/sampling_flags.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
+#include "models/load_plan.h"
 #include "text/detokenizer.h"
 
 namespace invar {
@@ -31,7 +33,7 @@ constexpr size_t kShownNameBytes = 60;  // a file says what its name is
 
 struct RunOptions {
   std::vector<std::string> prompt;
-  std::string file, system;
+  std::string file, system, chat_template;
   bool raw = false, stats = false;
 };
 
@@ -184,15 +186,27 @@ Result<std::vector<FilePrompt>> read_prompts(const RunOptions& options) {
   return one;
 }
 
+// Somebody used to other verbs may name the model without a flag.
+bool is_model_path(const std::string& text) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  if (fs::is_directory(text, ec)) return fs::exists(text + "/config.json", ec);
+  const bool named = text.ends_with(".gguf") || text.ends_with(".packed") || text.ends_with(".safetensors");
+  return named && fs::is_regular_file(text, ec);
+}
+
 Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& sampling,
            Interrupt& interrupt) {
   ASSIGN_OR_RETURN(const std::vector<FilePrompt> prompts, read_prompts(options));
   RETURN_IF_ERROR(check_utf8("--system", options.system));
 
-  ASSIGN_OR_RETURN(const ModelWithText loaded, load_with_text(engine_flags));
-  const std::shared_ptr<const Model>& model = loaded.model;
-  const text::TextModel& text = loaded.text;
+  ASSIGN_OR_RETURN(const std::string chat_template, read_chat_template(options.chat_template));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const ModelSource> source, engine_flags.open_source());
+  // First what can be said without weights, which may have to be packed.
+  RETURN_IF_ERROR(plan_load(*source, engine_flags.rope()).status());
+  ASSIGN_OR_RETURN(const text::TextModel text, set_up_text(*source, {.chat_template = chat_template}));
   if (!options.raw && !text.chat_template) return text.template_error;
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, engine_flags.load_model(source));
   RETURN_IF_ERROR(sampling.check_vocabulary(model->info().vocab));
   const SamplingDefaults defaults =
       sampling_defaults(model->source(), {.temperature = SamplingFlags::kDefaultTemperature});
@@ -281,6 +295,8 @@ int run_verb(Arguments args) {
              "first line starts with a brace");
   flags.text("--system", &options.system, "TEXT", "a system message before the prompt");
   flags.on("--raw", &options.raw, "continue the prompt itself, without the model's chat template");
+  flags.text("--chat-template", &options.chat_template, "FILE",
+             "a Jinja template instead of the model's own");
   flags.on("--stats", &options.stats, "print speed and memory on standard error at the end");
   sampling.declare(flags);
   engine.declare(flags);
@@ -290,6 +306,13 @@ int run_verb(Arguments args) {
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (!options.file.empty() && !options.prompt.empty())
     return fail_usage(invalid_argument("give either a prompt or --file, not both"));
+  if (!options.prompt.empty() && is_model_path(options.prompt[0]))
+    return fail_usage(
+        invalid_argument(fmt::format("{} is a model, not a prompt: invar run --model {} \"...\"",
+                                     shown_value(options.prompt[0]), shown_value(options.prompt[0]))));
+  if (options.raw && !options.chat_template.empty())
+    return fail_usage(
+        invalid_argument("--chat-template: with --raw there is none; leave out one of the two"));
   if (options.raw && !options.system.empty())
     return fail_usage(
         invalid_argument("--system needs the chat template; leave out --raw or put the text in front"));
