@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/quote.h"
@@ -35,23 +36,27 @@ HfConfig::HfConfig(HfConfig&&) noexcept = default;
 HfConfig& HfConfig::operator=(HfConfig&&) noexcept = default;
 HfConfig::~HfConfig() = default;
 
-namespace {
-
-// nullptr: absent or null, at any level.
-const JsonValue* find_in(const JsonValue* at, std::string_view key) {
-  while (at != nullptr && !key.empty()) {
-    const size_t dot = key.find('.');
-    at = at->find(key.substr(0, dot));
-    key = dot == std::string_view::npos ? std::string_view() : key.substr(dot + 1);
+// nullptr: absent or null, at any level. An error where something else than an object is in the way.
+Result<const JsonValue*> HfConfig::find_in(const JsonValue* at, std::string_view key) const {
+  for (size_t start = 0; at != nullptr && start <= key.size();) {
+    if (std::holds_alternative<std::nullptr_t>(at->data)) return nullptr;
+    if (!std::holds_alternative<JsonValue::Object>(at->data))
+      return wrong_type(key.substr(0, start - 1), "an object", *at);
+    const size_t dot = std::min(key.find('.', start), key.size());
+    at = at->find(key.substr(start, dot - start));
+    start = dot + 1;
   }
   return at == nullptr || std::holds_alternative<std::nullptr_t>(at->data) ? nullptr : at;
 }
 
-}  // namespace
-
-const JsonValue* HfConfig::find(std::string_view key) const {
-  if (const JsonValue* text = root_->find("text_config"); text != nullptr)
-    if (const JsonValue* value = find_in(text, key); value != nullptr) return value;
+Result<const JsonValue*> HfConfig::find(std::string_view key) const {
+  ASSIGN_OR_RETURN(const JsonValue* text, find_in(root_.get(), "text_config"));
+  if (text != nullptr) {
+    if (!std::holds_alternative<JsonValue::Object>(text->data))
+      return wrong_type("text_config", "an object", *text);
+    ASSIGN_OR_RETURN(const JsonValue* value, find_in(text, key));
+    if (value != nullptr) return value;
+  }
   return find_in(root_.get(), key);
 }
 
@@ -61,11 +66,19 @@ Status HfConfig::wrong_type(std::string_view key, const char* wanted, const Json
 }
 
 bool HfConfig::has(std::string_view key) const {
-  return find(key) != nullptr;
+  const auto found = find(key);
+  return found.ok() && *found != nullptr;
+}
+
+Result<bool> HfConfig::has_members(std::string_view key) const {
+  ASSIGN_OR_RETURN(const JsonValue* v, find(key));
+  if (v == nullptr) return false;
+  if (const auto* object = std::get_if<JsonValue::Object>(&v->data)) return !object->empty();
+  return wrong_type(key, "an object", *v);
 }
 
 Result<std::optional<int64_t>> HfConfig::get_int(std::string_view key) const {
-  const JsonValue* v = find(key);
+  ASSIGN_OR_RETURN(const JsonValue* v, find(key));
   if (v == nullptr) return std::optional<int64_t>();
   if (const auto* i = std::get_if<int64_t>(&v->data)) return std::optional(*i);
   // Some files write whole numbers as floats.
@@ -75,7 +88,7 @@ Result<std::optional<int64_t>> HfConfig::get_int(std::string_view key) const {
 }
 
 Result<std::optional<double>> HfConfig::get_double(std::string_view key) const {
-  const JsonValue* v = find(key);
+  ASSIGN_OR_RETURN(const JsonValue* v, find(key));
   if (v == nullptr) return std::optional<double>();
   const std::optional<double> number = number_of(*v);
   if (!number) return wrong_type(key, "a number", *v);
@@ -83,21 +96,21 @@ Result<std::optional<double>> HfConfig::get_double(std::string_view key) const {
 }
 
 Result<std::optional<bool>> HfConfig::get_bool(std::string_view key) const {
-  const JsonValue* v = find(key);
+  ASSIGN_OR_RETURN(const JsonValue* v, find(key));
   if (v == nullptr) return std::optional<bool>();
   if (const auto* b = std::get_if<bool>(&v->data)) return std::optional(*b);
   return wrong_type(key, "true or false", *v);
 }
 
 Result<std::optional<std::string>> HfConfig::get_string(std::string_view key) const {
-  const JsonValue* v = find(key);
+  ASSIGN_OR_RETURN(const JsonValue* v, find(key));
   if (v == nullptr) return std::optional<std::string>();
   if (const auto* s = std::get_if<std::string>(&v->data)) return std::optional(*s);
   return wrong_type(key, "a string", *v);
 }
 
 Result<std::optional<std::vector<int64_t>>> HfConfig::get_ints(std::string_view key) const {
-  const JsonValue* v = find(key);
+  ASSIGN_OR_RETURN(const JsonValue* v, find(key));
   if (v == nullptr) return std::optional<std::vector<int64_t>>();
   const auto* array = std::get_if<JsonValue::Array>(&v->data);
   if (array == nullptr) return wrong_type(key, "an array of integers", *v);
@@ -115,7 +128,7 @@ Result<std::optional<std::vector<int64_t>>> HfConfig::get_ints(std::string_view 
 }
 
 Result<std::optional<std::vector<double>>> HfConfig::get_doubles(std::string_view key) const {
-  const JsonValue* v = find(key);
+  ASSIGN_OR_RETURN(const JsonValue* v, find(key));
   if (v == nullptr) return std::optional<std::vector<double>>();
   const auto* array = std::get_if<JsonValue::Array>(&v->data);
   if (array == nullptr) return wrong_type(key, "an array of numbers", *v);
@@ -129,7 +142,7 @@ Result<std::optional<std::vector<double>>> HfConfig::get_doubles(std::string_vie
 }
 
 Result<std::optional<std::vector<std::string>>> HfConfig::get_strings(std::string_view key) const {
-  const JsonValue* v = find(key);
+  ASSIGN_OR_RETURN(const JsonValue* v, find(key));
   if (v == nullptr) return std::optional<std::vector<std::string>>();
   const auto* array = std::get_if<JsonValue::Array>(&v->data);
   if (array == nullptr) return wrong_type(key, "an array of strings", *v);

@@ -32,13 +32,27 @@ TEST(HfConfig, reads_typed_values_also_nested_ones) {
 
 TEST(HfConfig, absent_and_null_are_the_same_at_every_level) {
   const HfConfig c = config();
-  for (const char* key :
-       {"missing", "nothing", "nothing.factor", "rope_scaling.missing", "name.x", "rope_scaling.deep.x.y"}) {
+  for (const char* key : {"missing", "missing.x", "nothing", "nothing.factor", "rope_scaling.missing"}) {
     EXPECT_FALSE(c.has(key)) << key;
     EXPECT_FALSE(c.get_int(key)->has_value()) << key;
     EXPECT_FALSE(c.get_strings(key)->has_value()) << key;
   }
   EXPECT_TRUE(c.has("rope_scaling"));
+}
+
+TEST(HfConfig, what_is_no_object_around_a_key_is_named_and_not_absent) {
+  const HfConfig c = config();
+  EXPECT_THAT(c.get_int("name.x").status().message(),
+              HasSubstr("config.json: \"name\" should be an object, but is a string"));
+  EXPECT_THAT(c.get_string("rope_scaling.deep.x.y").status().message(),
+              HasSubstr("\"rope_scaling.deep.x\" should be an object, but is an integer"));
+  EXPECT_FALSE(c.has("name.x"));
+  EXPECT_TRUE(*c.has_members("rope_scaling.deep"));
+  EXPECT_FALSE(*c.has_members("missing"));
+  EXPECT_THAT(c.has_members("layers").status().message(), HasSubstr("\"layers\" should be an object"));
+  const auto parts = HfConfig::parse(R"({"text_config": 7, "hidden_size": 64})", "config.json");
+  EXPECT_THAT(parts->get_int("hidden_size").status().message(),
+              HasSubstr("\"text_config\" should be an object"));
 }
 
 TEST(HfConfig, a_wrong_type_names_file_and_key) {

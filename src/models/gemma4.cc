@@ -39,6 +39,11 @@ Status check_shapes(const ModelConfig& c) {
 }
 
 Status read_hf_ropes(const HfConfig& c, int32_t full_head_dim, ModelConfig* out) {
+  const bool given = c.has("rope_parameters");
+  for (const char* key : {"rope_parameters.full_attention", "rope_parameters.sliding_attention"}) {
+    ASSIGN_OR_RETURN(const bool described, c.has_members(key));
+    if (given && !described) return corrupt(fmt::format("config.json: {} is missing or empty", key));
+  }
   const std::string full = "rope_parameters.full_attention.", window = "rope_parameters.sliding_attention.";
   ASSIGN_OR_RETURN(const auto full_type, c.get_string(full + "rope_type"));
   ASSIGN_OR_RETURN(const auto window_type, c.get_string(window + "rope_type"));
@@ -53,7 +58,7 @@ Status read_hf_ropes(const HfConfig& c, int32_t full_head_dim, ModelConfig* out)
   ASSIGN_OR_RETURN(const auto factor, c.get_double(full + "factor"));
   const RopeScaling scaling{.rule = RopeRule::kProportional,
                             .factor = factor.value_or(1),
-                            .proportion = proportion.value_or(c.has("rope_parameters") ? 1 : 0.25)};
+                            .proportion = proportion.value_or(given ? 1 : 0.25)};
   out->theta = theta.value_or(1e6);
   out->window_theta = window_theta.value_or(10000);
   ASSIGN_OR_RETURN(out->rope, make_rope(out->theta, full_head_dim, scaling));

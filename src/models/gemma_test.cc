@@ -131,6 +131,24 @@ TEST(Gemma3, a_file_need_not_say_what_its_configuration_class_does) {
   EXPECT_EQ(error_with("gemma3-text-270m-shape", "\"max_position_embeddings\": 512,", ""), "ok");
 }
 
+TEST(Gemma3, the_base_of_layers_with_a_window_is_checked) {
+  EXPECT_THAT(error_with("gemma3-text", "\"rope_local_base_freq\": 10000.0", "\"rope_local_base_freq\": -1"),
+              HasSubstr("rope_local_base_freq: rope_theta is -1"));
+}
+
+TEST(Gemma4, ropes_of_layer_types_are_all_there_and_objects) {
+  const std::string e2b = "gemma4-e2b-style", all = "\"rope_parameters\": {";
+  for (const char* wrong : {"\"x\"", "[]", "3", "true"})
+    for (const char* key : {"full_attention", "sliding_attention"})
+      EXPECT_THAT(error_with(e2b, fmt::format("\"{}\": {{", key),
+                             fmt::format("\"{}\": {}, \"unread\": {{", key, wrong)),
+                  HasSubstr(fmt::format("\"rope_parameters.{}\" should be an object", key)));
+  EXPECT_THAT(error_with(e2b, all, "\"rope_parameters\": 4, \"unread\": {"),
+              HasSubstr("\"rope_parameters\" should be an object"));
+  EXPECT_THAT(error_with(e2b, "\"full_attention\": {", "\"unread\": {"),
+              HasSubstr("rope_parameters.full_attention is missing"));
+}
+
 TEST(Gemma3n, streams_are_mixed_before_and_after_every_layer) {
   const auto model = load("gemma3n-text");
   const Graph& graph = model->graph();

@@ -108,9 +108,16 @@ Status check_token_ids(const HfConfig& c, const char* key, int32_t vocab) {
   return {};
 }
 
+// That mean nothing without a type.
+constexpr const char* kScalingKeys[] = {
+    "factor",         "low_freq_factor", "high_freq_factor", "beta_fast",    "beta_slow",  "mscale",
+    "mscale_all_dim", "truncate",        "attention_factor", "short_factor", "long_factor"};
+
 Result<RopeScaling> parse_scaling(const HfConfig& c, const std::string& where, const DenseRules& rules,
                                   int64_t context) {
   RopeScaling s;
+  ASSIGN_OR_RETURN(const bool described, c.has_members(where));
+  if (!described) return s;
   std::string type = "default";
   RETURN_IF_ERROR(optional_into(c.get_string(where + ".type"), &type));
   RETURN_IF_ERROR(optional_into(c.get_string(where + ".rope_type"), &type));
@@ -119,6 +126,13 @@ Result<RopeScaling> parse_scaling(const HfConfig& c, const std::string& where, c
     ASSIGN_OR_RETURN(*out, required(number(key), (where + "." + key).c_str()));
     return {};
   };
+  if (!c.has(where + ".type") && !c.has(where + ".rope_type"))
+    for (const char* key : kScalingKeys)
+      if (c.has(where + "." + key))
+        return corrupt(
+            fmt::format("config.json: {0} has {1}, but no rope_type, without which nothing is "
+                        "scaled; add the rope_type that the model was trained with, or drop {1}",
+                        where, key));
   if (type == "default") return s;
   if (type == "linear") {
     s.rule = RopeRule::kLinear;
@@ -183,29 +197,43 @@ Result<RopeRecipe> parse_one_rope(const HfConfig& c, const std::string& where, c
   return RopeRecipe{theta, static_cast<int32_t>(config.head_dim * part), scaling};
 }
 
-Status parse_rope(const HfConfig& c, const DenseRules& rules, ModelConfig* out) {
-  double theta = rules.rope_theta, window_theta = rules.window_theta;
-  RETURN_IF_ERROR(optional_into(c.get_double("rope_theta"), &theta));
-  if (c.has("rope_parameters.full_attention") || c.has("rope_parameters.sliding_attention")) {
-    ASSIGN_OR_RETURN(out->rope_recipe,
-                     parse_one_rope(c, "rope_parameters.full_attention", rules, theta, *out));
-    ASSIGN_OR_RETURN(const RopeRecipe window,
-                     parse_one_rope(c, "rope_parameters.sliding_attention", rules, theta, *out));
-    ASSIGN_OR_RETURN(out->rope, make_rope(*out->rope_recipe));
-    ASSIGN_OR_RETURN(out->window_rope, make_rope(window));
-    out->theta = out->rope_recipe->theta;
-    out->window_theta = window.theta;
-    return {};
+// One rope for the layers with a window and one for the others.
+Status parse_two_ropes(const HfConfig& c, const DenseRules& rules, double theta, ModelConfig* out) {
+  const std::string full = "rope_parameters.full_attention", window = "rope_parameters.sliding_attention";
+  for (const std::string& where : {full, window}) {
+    ASSIGN_OR_RETURN(const bool described, c.has_members(where));
+    if (!described) return corrupt(fmt::format("config.json: {} is missing or empty", where));
   }
-  const std::string where = c.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  ASSIGN_OR_RETURN(out->rope_recipe, parse_one_rope(c, full, rules, theta, *out));
+  ASSIGN_OR_RETURN(const RopeRecipe other, parse_one_rope(c, window, rules, theta, *out));
+  ASSIGN_OR_RETURN(out->rope, make_rope(*out->rope_recipe));
+  ASSIGN_OR_RETURN(out->window_rope, make_rope(other));
+  out->theta = out->rope_recipe->theta;
+  out->window_theta = other.theta;
+  return {};
+}
+
+Status parse_rope(const HfConfig& c, const DenseRules& rules, ModelConfig* out) {
+  double theta = rules.rope_theta;
+  RETURN_IF_ERROR(optional_into(c.get_double("rope_theta"), &theta));
+  ASSIGN_OR_RETURN(const bool older, c.has_members("rope_scaling"));
+  ASSIGN_OR_RETURN(const bool newer, c.has_members("rope_parameters"));
+  if (newer && (c.has("rope_parameters.full_attention") || c.has("rope_parameters.sliding_attention"))) {
+    if (older)
+      return refuse("rope_scaling beside rope_parameters per layer type", "drop one of them in config.json");
+    return parse_two_ropes(c, rules, theta, out);
+  }
+  // Where both are there, Hugging Face's classes read the older one alone.
+  const std::string where = newer && !older ? "rope_parameters" : "rope_scaling";
   ASSIGN_OR_RETURN(out->rope_recipe, parse_one_rope(c, where, rules, theta, *out));
   ASSIGN_OR_RETURN(out->rope, make_rope(*out->rope_recipe));
   out->theta = out->rope_recipe->theta;
   if (rules.window_theta == 0) return {};
-  RETURN_IF_ERROR(optional_into(c.get_double("rope_parameters.rope_theta"), &theta));
-  RETURN_IF_ERROR(optional_into(c.get_double("rope_local_base_freq"), &window_theta));
-  out->window_theta = window_theta < 0 ? theta : window_theta;
-  ASSIGN_OR_RETURN(out->window_rope, make_rope(out->window_theta, out->rope.dim, {}));
+  out->window_theta = rules.window_theta < 0 ? out->theta : rules.window_theta;
+  RETURN_IF_ERROR(optional_into(c.get_double("rope_local_base_freq"), &out->window_theta));
+  auto window = make_rope(out->window_theta, out->rope.dim, {});
+  if (!window.ok()) return window.status().with_context("rope_local_base_freq");
+  out->window_rope = *std::move(window);
   return {};
 }
 

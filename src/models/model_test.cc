@@ -357,6 +357,54 @@ TEST(Model, newer_rope_parameters_mean_the_same_as_rope_scaling) {
   EXPECT_EQ((*changed)->graph().ropes[0].inv_freq, (*load(source))->graph().ropes[0].inv_freq);
 }
 
+// config.json of the tiny Llama with YaRN with another rope_scaling, and more behind it.
+std::string yarn_error(const std::string& scaling, const std::string& more = "") {
+  return error_with("llama-yarn", "\"rope_scaling\": {",
+                    more + "\"rope_scaling\": " + scaling + ", \"unread\": {");
+}
+
+TEST(ModelRefusal, a_rope_that_is_not_understood_is_never_a_plain_one) {
+  for (const char* wrong : {"\"yarn\"", "4.0", "[\"yarn\", 4.0]", "true"}) {
+    EXPECT_THAT(yarn_error(wrong), HasSubstr("\"rope_scaling\" should be an object")) << wrong;
+    EXPECT_THAT(yarn_error("null", fmt::format("\"rope_parameters\": {}, ", wrong)),
+                HasSubstr("\"rope_parameters\" should be an object"))
+        << wrong;
+  }
+  for (const char* key : {"factor", "low_freq_factor", "beta_fast", "attention_factor", "mscale"})
+    EXPECT_THAT(yarn_error(fmt::format("{{\"{}\": 4.0, \"original_max_position_embeddings\": 32}}", key)),
+                testing::AllOf(HasSubstr(fmt::format("rope_scaling has {}, but no rope_type", key)),
+                               HasSubstr("add the rope_type")));
+  EXPECT_EQ(yarn_error("{}"), "ok");
+  EXPECT_EQ(yarn_error("{\"rope_type\": \"default\", \"factor\": 4.0}"), "ok");
+  const auto layers = [](const std::string& full, const std::string& window) {
+    return error_with(
+        "olmo3-swa", "\"rope_parameters\": {",
+        fmt::format(
+            "\"rope_parameters\": {{\"full_attention\": {}, \"sliding_attention\": {}}}, \"unread\": {{",
+            full, window));
+  };
+  EXPECT_EQ(layers("{\"rope_theta\": 1e4}", "{\"rope_theta\": 1e4}"), "ok");
+  EXPECT_THAT(layers("\"x\"", "{\"rope_theta\": 1e4}"),
+              HasSubstr("rope_parameters.full_attention\" should be"));
+  EXPECT_THAT(layers("{\"rope_theta\": 1e4}", "3"),
+              HasSubstr("rope_parameters.sliding_attention\" should be"));
+  EXPECT_THAT(layers("{\"rope_theta\": 1e4}", "null"),
+              HasSubstr("rope_parameters.sliding_attention is missing"));
+}
+
+TEST(Model, rope_scaling_counts_where_rope_parameters_are_there_too) {
+  const TemporaryFolder folder;
+  const std::string source = kOracles + "/models/llama-yarn";
+  fs::copy(source + "/model.safetensors", folder.path("model.safetensors"));
+  const auto bytes = read_file(source + "/config.json");
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  write_file(folder.path("config.json"), text.insert(1, R"("rope_parameters": {"rope_theta": 77.0},)"));
+  const auto both = load(folder.path());
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ((*both)->graph().ropes[0].inv_freq, (*load(source))->graph().ropes[0].inv_freq);
+  EXPECT_TRUE((*both)->graph().ropes[0].scaled);
+}
+
 TEST(ModelRefusal, keys_of_a_family_are_checked_by_name) {
   EXPECT_THAT(error_with("granite-multipliers", "\"logits_scaling\": 2.5", "\"logits_scaling\": 0"),
               HasSubstr("logits_scaling is 0, not a positive factor"));
