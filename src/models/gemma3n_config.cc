@@ -144,6 +144,7 @@ Result<ModelConfig> parse_gemma3n(const ModelSource& source) {
   set_gemma(source, &c);
   c.norms_less_one = false;
   c.attention_scale = 1;
+  c.rope_recipe.reset();  // two bases that belong together: none to replace alone
   RETURN_IF_ERROR(parse_windows(source, WindowRule::kPattern, &c, {.interval = 5, .size = 512}));
   const Status read =
       source.kind() == SourceKind::kGguf ? read_gguf(source, &c) : read_hf(*source.config(), &c);

@@ -29,8 +29,6 @@ double unscaled_context(const ModelConfig& config) {
 
 Status rescale(const RopeOverride& wanted, ModelConfig* config) {
   RopeRecipe& recipe = *config->rope_recipe;
-  if (recipe.scaling.rule == RopeRule::kLongrope)
-    return unsupported("--rope-scaling: this model's longrope cannot be replaced");
   const double before = unscaled_context(*config);
   RopeScaling scaling{.rule = *wanted.rule};
   if (scaling.rule != RopeRule::kPlain) {
@@ -78,10 +76,10 @@ Status parse_rope_rule(std::string_view text, RopeOverride* out) {
 
 Status apply(const RopeOverride& wanted, ModelConfig* config) {
   if (wanted.empty()) return {};
-  if (!config->rope_recipe.has_value())
+  if (!config->rope_recipe.has_value() || config->rope_recipe->scaling.rule == RopeRule::kLongrope)
     return unsupported(
-        "--rope-base and --rope-scaling: the layers of this family rotate in ways of their own; leave them "
-        "out");
+        "--rope-base and --rope-scaling: this model rotates in a way of its own (longrope, or ropes that "
+        "differ between layers); leave them out");
   RopeRecipe& recipe = *config->rope_recipe;
   if (wanted.base != 0) recipe.theta = wanted.base;
   if (wanted.rule.has_value()) RETURN_IF_ERROR(rescale(wanted, config));

@@ -86,7 +86,12 @@ TEST(RopeOverride, refusals_name_the_flag) {
   ModelConfig config = config_of({}, 128);
   EXPECT_THAT(apply(override_of("yarn"), &config).message(), HasSubstr("yarn:FACTOR, or --ctx N"));
   config.rope_recipe.reset();
-  EXPECT_THAT(apply({.base = 2}, &config).message(), HasSubstr("of this family"));
+  EXPECT_THAT(apply({.base = 2}, &config).message(), HasSubstr("leave them out"));
+  RopeScaling longrope{.rule = RopeRule::kLongrope, .factor = 4, .original_context = 32};
+  longrope.short_factor.assign(16, 1.0f), longrope.long_factor.assign(16, 2.0f);
+  ModelConfig phi = config_of(longrope, 128);
+  EXPECT_THAT(apply({.base = 5000}, &phi).message(), HasSubstr("leave them out"));
+  EXPECT_THAT(apply(override_of("yarn:4"), &phi).message(), HasSubstr("leave them out"));
 }
 
 TEST(RopeOverride, settings_that_answer_alike_have_one_text) {
@@ -95,6 +100,16 @@ TEST(RopeOverride, settings_that_answer_alike_have_one_text) {
   EXPECT_EQ(override_of("yarn", 4096).text(), "rope-scaling yarn for 4096");
   EXPECT_EQ(override_of("linear:2.5", 4096).text(), "rope-scaling linear:2.5");
   EXPECT_EQ((RopeOverride{.base = 5e5}.text()), "rope-base 500000");
+}
+
+// As docs/models.md says.
+TEST(RopeOverride, families_with_ropes_of_their_own_refuse_it) {
+  for (const char* name : {"gemma3n-text", "gemma4-e2b-style", "phi3-longrope"}) {
+    const auto model = Model::load(INVAR_TEST_DATA "/oracles/models/" + std::string(name),
+                                   {.progress = false, .rope = {.base = 5000}});
+    ASSERT_FALSE(model.ok()) << name;
+    EXPECT_THAT(model.status().message(), HasSubstr("--rope-base and --rope-scaling")) << name;
+  }
 }
 
 // The tiny Llama with YaRN of the oracles, its scaling given by the flag instead of by the file.
