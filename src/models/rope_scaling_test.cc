@@ -111,7 +111,10 @@ TEST(RopeScaling, parameters_out_of_range_are_named) {
   EXPECT_THAT(
       message(1e4, 8, {.rule = RopeRule::kLlama3, .factor = 2, .original_context = 64, .low_freq_factor = 4}),
       HasSubstr("high_freq_factor"));
+  EXPECT_EQ(message(static_cast<double>(1e30f), 8, {}), "ok");  // the most that the flag takes
   const float zero[] = {1, 0, 1, 1}, three[] = {1, 1, 1};
+  const float endless[] = {1, 1, 1, std::numeric_limits<float>::infinity()};
+  EXPECT_THAT(message(1e4, 8, {}, endless), HasSubstr("divisor is inf, not positive and finite"));
   EXPECT_THAT(message(1e4, 8, {}, zero), HasSubstr("divisor"));
   EXPECT_THAT(message(1e4, 8, {}, three), HasSubstr("3 frequency divisors"));
   const float small[] = {1, 1, 1e-30f, 1};
