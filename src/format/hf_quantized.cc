@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -390,12 +393,74 @@ Status join_int4(Tensors& tensors, SourceTensor& codes, const std::string& stem,
   return become(codes, type, {planes.rows, planes.cols}, planes);
 }
 
-// The object of config.json that says how weights are quantized; nullptr: there is none.
-const JsonValue* quantization_of(const JsonValue& config) {
-  for (const char* key : {"quantization_config", "quantization"})
-    if (const JsonValue* v = config.find(key); object_of(v) != nullptr) return v;
+// Members in any order.
+bool same(const JsonValue& a, const JsonValue& b) {
+  const auto *x = object_of(&a), *y = object_of(&b);
+  if (x != nullptr && y != nullptr)
+    return x->size() == y->size() && std::all_of(x->begin(), x->end(), [&](const JsonMember& m) {
+             const JsonValue* other = b.find(m.name);
+             return other != nullptr && same(m.value, *other);
+           });
+  const auto *v = std::get_if<JsonValue::Array>(&a.data), *w = std::get_if<JsonValue::Array>(&b.data);
+  if (v != nullptr && w != nullptr) return std::equal(v->begin(), v->end(), w->begin(), w->end(), same);
+  if (a.data.index() != b.data.index() || x != nullptr || v != nullptr) return false;
+  return std::visit(
+      [&](const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, JsonValue::Array> || std::is_same_v<T, JsonValue::Object>)
+          return false;
+        else
+          return value == std::get<T>(b.data);
+      },
+      a.data);
+}
+
+// The object of config.json that says how weights are quantized; nullptr: there is none. MLX writes it under
+// both keys.
+Result<const JsonValue*> quantization_of(const JsonValue& config) {
+  const JsonValue* found = nullptr;
+  for (const char* key : {"quantization_config", "quantization"}) {
+    const JsonValue* v = config.find(key);
+    if (v == nullptr || std::holds_alternative<std::nullptr_t>(v->data)) continue;
+    if (object_of(v) == nullptr)
+      return corrupt(
+          fmt::format("config.json: {} should be an object, but is {}", quote(key), v->type_name()));
+    if (found != nullptr && !same(*found, *v))
+      return corrupt(
+          "config.json: \"quantization\" and \"quantization_config\" differ; drop the one by which the "
+          "weights were not written");
+    found = v;
+  }
   const JsonValue* text = config.find("text_config");
-  return object_of(text) == nullptr ? nullptr : quantization_of(*text);
+  return found != nullptr || object_of(text) == nullptr ? Result<const JsonValue*>(found)
+                                                        : quantization_of(*text);
+}
+
+// A key that counts for the method has the right type, so that none of another type is taken for absent.
+template <class T>
+Status check_types(const JsonValue& how, const char* wanted, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (const JsonValue* v = how.find(key); v != nullptr &&
+                                            !std::holds_alternative<std::nullptr_t>(v->data) &&
+                                            !std::holds_alternative<T>(v->data))
+      return corrupt(fmt::format("config.json: {} of the quantization should be {}, but is {}", quote(key),
+                                 wanted, v->type_name()));
+  return {};
+}
+
+Status check_quantization(const JsonValue& how, std::string_view method) {
+  if (method == "mlx") {
+    RETURN_IF_ERROR(check_types<std::string>(how, "a string", {"mode"}));
+    RETURN_IF_ERROR(check_types<int64_t>(how, "an integer", {"bits", "group_size"}));
+    for (const auto& [name, own] : *object_of(&how))
+      if (object_of(&own) != nullptr) RETURN_IF_ERROR(check_quantization(own, method));
+  } else if (method == "gptq" || method == "awq") {
+    RETURN_IF_ERROR(check_types<int64_t>(how, "an integer", {"bits", "group_size", "w_bit", "q_group_size"}));
+    RETURN_IF_ERROR(
+        check_types<std::string>(how, "a string", {method == "awq" ? "version" : "checkpoint_format"}));
+    RETURN_IF_ERROR(check_types<bool>(how, "true or false", {"sym"}));
+  }
+  return {};
 }
 
 }  // namespace
@@ -403,9 +468,12 @@ const JsonValue* quantization_of(const JsonValue& config) {
 Result<std::vector<SourceTensor>> join_quantized(std::string_view config_text,
                                                  std::vector<SourceTensor> tensors) {
   ASSIGN_OR_RETURN(const JsonValue config, parse_json(config_text, {.bytes = 16 << 20, .values = 1 << 20}));
-  const JsonValue* how = object_of(&config) == nullptr ? nullptr : quantization_of(config);
+  if (object_of(&config) == nullptr) return tensors;
+  ASSIGN_OR_RETURN(const JsonValue* how, quantization_of(config));
   if (how == nullptr) return tensors;
+  RETURN_IF_ERROR(check_types<std::string>(*how, "a string", {"quant_method"}));
   const std::string method = text_of(*how, "quant_method", "mlx");
+  RETURN_IF_ERROR(check_quantization(*how, method));
   const bool others = method == "compressed-tensors" || method == "modelopt";
   Tensors all(tensors);
   const auto stem_of = [](const std::string& name, std::string_view suffix) {

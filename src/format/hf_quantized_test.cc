@@ -156,6 +156,37 @@ TEST(HfQuantized, what_does_not_fit_together_is_named) {
   EXPECT_THAT(empty.error(mlx(4, 64)), HasSubstr("no matrix"));
 }
 
+TEST(HfQuantized, keys_of_another_type_are_named_and_not_absent) {
+  const Folder none;
+  const auto error = [&](const std::string& how) { return none.error("{" + how + "}"); };
+  for (const char* key : {"bits", "group_size"})
+    for (const char* wrong : {"\"x\"", "1.5", "[4]", "true"})
+      for (const char* method : {"", "\"quant_method\": \"gptq\", ", "\"quant_method\": \"awq\", "})
+        EXPECT_THAT(
+            error(fmt::format("\"quantization_config\": {{{}\"{}\": {}}}", method, key, wrong)),
+            HasSubstr(fmt::format("config.json: \"{}\" of the quantization should be an integer", key)));
+  EXPECT_THAT(error(R"("quantization": {"mode": 0})"),
+              HasSubstr("\"mode\" of the quantization should be a string"));
+  EXPECT_THAT(error(R"("quantization": {"a.b": {"bits": "x"}})"), HasSubstr("\"bits\" of the quantization"));
+  EXPECT_EQ(error(R"("quantization": {"bits": null, "a.b": false})"), "ok");
+  EXPECT_THAT(error(R"("quantization_config": {"quant_method": "gptq", "sym": "x"})"),
+              HasSubstr("\"sym\" of the quantization should be true or false"));
+  EXPECT_THAT(error(R"("quantization_config": {"quant_method": 3})"), HasSubstr("\"quant_method\""));
+  EXPECT_THAT(error(R"("quantization_config": "gptq")"),
+              HasSubstr("\"quantization_config\" should be an object"));
+}
+
+TEST(HfQuantized, two_descriptions_agree) {
+  const Folder none;
+  EXPECT_EQ(none.error(R"({"quantization": {"bits": 4, "group_size": 64, "l": {"bits": 8}},
+                          "quantization_config": {"group_size": 64, "bits": 4, "l": {"bits": 8}}})"),
+            "ok");
+  EXPECT_THAT(none.error(R"({"quantization": {"bits": 4}, "quantization_config": {"bits": 8}})"),
+              HasSubstr("differ; drop the one"));
+  EXPECT_THAT(none.error(R"({"quantization": {"l": [1, 2]}, "quantization_config": {"l": [1, 3]}})"),
+              HasSubstr("differ"));
+}
+
 TEST(HfQuantized, without_quantization_nothing_is_joined) {
   Folder folder;
   folder.zeros("a.weight", "U32", {4, 8}).zeros("a.scales", "F16", {4, 1}).zeros("a.biases", "F16", {4, 1});
