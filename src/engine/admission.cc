@@ -77,9 +77,9 @@ Result<PoolPlan> plan_pool(const Graph& graph, const KvCodec& codec, int32_t tra
   if (wanted <= 0)
     return invalid_argument("the model does not say how many positions it was trained for; give --ctx N");
   if (trained_context > 0 && wanted > trained_context)
-    return invalid_argument(
-        fmt::format("--ctx {}: the model was trained for {} positions; --rope-scaling yarn goes beyond that",
-                    wanted, trained_context));
+    return invalid_argument(fmt::format(
+        "--ctx {}: the model has {} positions; --rope-scaling yarn without a factor goes beyond that", wanted,
+        trained_context));
   if (wanted > kMaxPosition)
     return invalid_argument(
         fmt::format("a context of {} positions: the largest possible is --ctx {}", wanted, kMaxPosition));

@@ -290,7 +290,7 @@ TEST(Engine, create_reports_what_does_not_fit) {
   };
   EXPECT_NE(error({.kv = "q77"}).find("--kv q77"), std::string::npos);
   EXPECT_NE(error({.kv = "bf16"}).find("fake cannot do it"), std::string::npos);
-  EXPECT_NE(error({.context = 2048}).find("trained for 1024"), std::string::npos);
+  EXPECT_NE(error({.context = 2048}).find("--ctx 2048: the model has 1024 positions;"), std::string::npos);
   EXPECT_NE(error({.memory_bytes = 100}).find("--memory"), std::string::npos);
   EXPECT_NE(error({.context = 1024, .memory_bytes = 8192}).find("the pool may take 8.0 KiB"),
             std::string::npos);
