@@ -1,7 +1,9 @@
 // Gemma 2: norms before and after each block, softcaps on scores and logits, a window in every other layer.
 
+#include <string>
 #include <utility>
 
+#include "format/gguf.h"
 #include "models/dense_config.h"
 #include "models/dense_recorder.h"
 #include "models/family.h"
@@ -9,6 +11,17 @@
 #include "models/layer_windows.h"
 
 namespace invar {
+namespace {
+
+// Files of the first converters lack the keys; all models that there are have these, and llama.cpp assumes
+// them.
+void set_absent_softcaps(const ModelSource& source, ModelConfig* c) {
+  const std::string prefix = source.architecture() + ".";
+  if (source.gguf()->find(prefix + "attn_logit_softcapping") == nullptr) c->attention_softcap = 50;
+  if (source.gguf()->find(prefix + "final_logit_softcapping") == nullptr) c->logits_softcap = 30;
+}
+
+}  // namespace
 
 Result<ModelConfig> parse_gemma2(const ModelSource& source) {
   ASSIGN_OR_RETURN(ModelConfig c, parse_dense(source, {.tied_head = true,
@@ -17,6 +30,7 @@ Result<ModelConfig> parse_gemma2(const ModelSource& source) {
                                                        .softcaps = true,
                                                        .query_scalar = true}));
   set_gemma(source, &c, 46);  // 27B
+  if (source.kind() == SourceKind::kGguf) set_absent_softcaps(source, &c);
   RETURN_IF_ERROR(parse_windows(source, WindowRule::kPattern, &c, {.interval = 2, .size = 4096}));
   return c;
 }

@@ -131,6 +131,27 @@ TEST(Gemma3, a_file_need_not_say_what_its_configuration_class_does) {
   EXPECT_EQ(error_with("gemma3-text-270m-shape", "\"max_position_embeddings\": 512,", ""), "ok");
 }
 
+// A key that is called otherwise is not there.
+TEST(Gemma2, a_gguf_file_without_softcaps_has_those_of_all_models) {
+  const auto bytes = read_file(INVAR_TEST_DATA "/oracles/gguf/lossless/gemma2-std.gguf");
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const std::string key : {"gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping"}) {
+    const size_t at = text.find(key);
+    ASSERT_NE(at, std::string::npos) << key;
+    text.replace(at, 6, "gemma9");
+  }
+  const TemporaryFolder folder;
+  write_file(folder.path("m.gguf"), text);
+  const auto model = Model::load(folder.path("m.gguf"), {.threads = 2, .progress = false});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(std::get<AttendAttr>(find_site((*model)->graph(), "layers.0.attn")->attr).softcap, 50);
+  const auto is_cap = [](const Node& n) { return n.op == Op::kSoftcap; };
+  const auto& nodes = (*model)->graph().nodes;
+  const auto head = std::find_if(nodes.begin(), nodes.end(), is_cap);
+  ASSERT_NE(head, nodes.end());
+  EXPECT_EQ(std::get<FactorAttr>(head->attr).factor, 30);
+}
+
 TEST(Gemma3, the_base_of_layers_with_a_window_is_checked) {
   EXPECT_THAT(error_with("gemma3-text", "\"rope_local_base_freq\": 10000.0", "\"rope_local_base_freq\": -1"),
               HasSubstr("rope_local_base_freq: rope_theta is -1"));
