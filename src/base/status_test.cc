@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/error_text.h"
 #include "base/inbox.h"
 #include "base/log.h"
 
@@ -66,6 +67,14 @@ TEST(Log, LevelDecidesWhatIsWritten) {
   set_log_level(LogLevel::kInfo);
   EXPECT_EQ(text.find("hidden"), std::string::npos);
   EXPECT_NE(text.find("shown 2"), std::string::npos);
+}
+
+TEST(ErrorText, a_path_and_a_remedy_stand_once) {
+  EXPECT_EQ(located(corrupt("two tensors"), "f.packed").message(), "f.packed: two tensors");
+  EXPECT_EQ(located(corrupt("f.packed: two tensors"), "f.packed").message(), "f.packed: two tensors");
+  EXPECT_EQ(with_remedy(corrupt("x is missing"), "fetch it").message(), "x is missing; fetch it");
+  EXPECT_EQ(with_remedy(corrupt("x is missing; add it"), "fetch it").message(), "x is missing; add it");
+  EXPECT_EQ(with_remedy(internal_error("x"), "fetch it").message(), "x");
 }
 
 }  // namespace

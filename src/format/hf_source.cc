@@ -181,8 +181,9 @@ Result<std::unique_ptr<ModelSource>> open_hf_source(const std::string& folder, c
                     "model.safetensors, tokenizer.json), a GGUF model is named by its file",
                     folder));
   ASSIGN_OR_RETURN(std::string text, read_text(folder + "/config.json"));
-  ASSIGN_OR_RETURN(HfConfig config, HfConfig::parse(text, folder + "/config.json"));
-  auto source = std::make_unique<HfSource>(folder, std::move(text), std::move(config));
+  Result<HfConfig> config = HfConfig::parse(text, "config.json");
+  if (!config.ok()) return config.status().with_context(folder);
+  auto source = std::make_unique<HfSource>(folder, std::move(text), *std::move(config));
   if (fs::exists(stem + ".safetensors", ec) || !fs::exists(index, ec)) {
     RETURN_IF_ERROR(source->add_file(folder + "/" + weights, {}));
   } else {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/error_text.h"
 #include "base/quote.h"
 #include "format/gguf_source.h"
 #include "format/hf_source.h"
@@ -12,7 +13,9 @@
 
 namespace invar {
 
-Result<std::unique_ptr<ModelSource>> ModelSource::open(const std::string& path) {
+namespace {
+
+Result<std::unique_ptr<ModelSource>> open_any(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ec;
   const fs::file_status status = fs::status(path, ec);
@@ -25,6 +28,14 @@ Result<std::unique_ptr<ModelSource>> ModelSource::open(const std::string& path) 
     return open_hf_source(folder, file.filename().string());
   }
   return open_gguf_source(path);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelSource>> ModelSource::open(const std::string& path) {
+  auto source = open_any(path);
+  if (source.ok() || source.status().code() != Code::kCorrupt) return source;
+  return with_remedy(source.status(), "check --model, fetch the file again, or convert the model again");
 }
 
 const SourceTensor* ModelSource::find(std::string_view canonical_name) const {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/error_text.h"
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/quote.h"
@@ -294,7 +295,7 @@ bool begins_packed(const std::string& path) {
 Result<std::unique_ptr<ModelSource>> open_packed_source(const std::string& path) {
   ASSIGN_OR_RETURN(MappedFile map, MappedFile::open(path));
   auto source = std::make_unique<PackedSource>(std::move(map));
-  if (const Status read = source->read(); !read.ok()) return read.with_context(path);
+  if (const Status read = source->read(); !read.ok()) return located(read, path);
   return std::unique_ptr<ModelSource>(std::move(source));
 }
 

@@ -269,18 +269,22 @@ Status parse_factors(const HfConfig& c, const DenseRules& rules, ModelConfig* ou
 
 Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& rules) {
   const HfConfig& c = *source.config();
-  const auto size = [&](const char* key, int64_t most, int32_t* out, int32_t fallback = 0) -> Status {
-    if (const auto list = c.get_ints(key); list.ok() && *list && !(*list)->empty()) {  // one for every layer
+  ModelConfig out;
+  const auto size = [&](const char* key, int64_t most, int32_t* to, int32_t fallback = 0) -> Status {
+    const auto list = c.get_ints(key);
+    if (out.layers > 0 && list.ok() && *list) {  // one for every layer
+      if ((*list)->size() != static_cast<size_t>(out.layers))
+        return corrupt(
+            fmt::format("config.json: {} has {} numbers for {} layers", key, (*list)->size(), out.layers));
       for (const int64_t value : **list)
         if (value != (*list)->front() && !rules.own_layers)
           return refuse(fmt::format("a {} that differs between layers", key));
-      return check_size(key, (*list)->front(), most, out);
+      return check_size(key, (*list)->front(), most, to);
     }
-    if (fallback > 0 && !c.has(key)) return check_size(key, fallback, most, out);
+    if (fallback > 0 && !c.has(key)) return check_size(key, fallback, most, to);
     ASSIGN_OR_RETURN(const int64_t value, required(c.get_int(key), key));
-    return check_size(key, value, most, out);
+    return check_size(key, value, most, to);
   };
-  ModelConfig out;
   RETURN_IF_ERROR(size("num_hidden_layers", kMaxLayers, &out.layers));
   RETURN_IF_ERROR(refuse_unsupported(c, rules));
   RETURN_IF_ERROR(size("vocab_size", kMaxVocab, &out.vocab, rules.vocab));

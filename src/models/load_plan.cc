@@ -1,5 +1,7 @@
 #include "models/load_plan.h"
 
+#include "base/error_text.h"
+
 namespace invar {
 namespace {
 
@@ -29,7 +31,11 @@ std::vector<PackedEntry> entries(const ModelSource& source, const Family& family
 Result<LoadPlan> plan_load(const ModelSource& source, const RopeOverride& rope) {
   LoadPlan plan;
   ASSIGN_OR_RETURN(plan.family, find_family(source));
-  ASSIGN_OR_RETURN(plan.config, plan.family->parse(source));
+  auto config = plan.family->parse(source);
+  if (!config.ok())
+    return located(with_remedy(config.status(), "correct the file, or fetch or convert the model again"),
+                   source.path());
+  plan.config = *std::move(config);
   RETURN_IF_ERROR(apply(rope, &plan.config));
   ASSIGN_OR_RETURN(plan.graph, plan.family->build(plan.config));
   ASSIGN_OR_RETURN(plan.audit, audit_tensors(source, plan.config, plan.graph));

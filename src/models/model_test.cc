@@ -436,6 +436,12 @@ TEST(ModelRefusal, keys_of_wrong_type_or_size_are_named) {
   EXPECT_THAT(error_with("llama-untied", "\"hidden_size\": 64,", ""), HasSubstr("hidden_size is missing"));
   EXPECT_THAT(error_with("llama-untied", "\"hidden_size\": 64", "\"hidden_size\": \"64\""),
               HasSubstr("\"hidden_size\" should be"));
+  for (const char* list : {"[1]", "[2]", "[2, 2]"})
+    EXPECT_THAT(error_with("llama-untied", "\"num_hidden_layers\": 2",
+                           fmt::format("\"num_hidden_layers\": {}", list)),
+                HasSubstr("config.json: \"num_hidden_layers\" should be an integer, but is an array"));
+  EXPECT_THAT(error_with("llama-untied", "\"intermediate_size\": 160", "\"intermediate_size\": [160]"),
+              HasSubstr("intermediate_size has 1 numbers for 2 layers"));
   EXPECT_THAT(error_with("llama-untied", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1000000000"),
               HasSubstr("num_hidden_layers is 1000000000"));
   EXPECT_THAT(error_with("llama-untied", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 900"),
@@ -461,6 +467,24 @@ TEST(ModelRefusal, keys_of_wrong_type_or_size_are_named) {
               HasSubstr("bos_token_id 1000"));
   EXPECT_THAT(error_with("smollm3-nope", "\"no_rope_layers\": [\n  1,", "\"no_rope_layers\": ["),
               HasSubstr("no_rope_layers has 4"));
+}
+
+TEST(ModelRefusal, errors_name_the_folder_once_and_say_what_helps) {
+  const TemporaryFolder folder;
+  const std::string source = kOracles + "/models/llama-untied";
+  fs::copy(source + "/model.safetensors", folder.path("model.safetensors"));
+  write_file(folder.path("config.json"), R"({"model_type": "llama", "num_hidden_layers": "x"})");
+  EXPECT_EQ(
+      error_of(folder.path()),
+      folder.path() +
+          ": config.json: \"num_hidden_layers\" should be an integer, but is a string; correct the file, "
+          "or fetch or convert the model again");
+  write_file(folder.path("config.json"), "{");
+  EXPECT_THAT(error_of(folder.path()),
+              testing::AllOf(testing::StartsWith(folder.path() + ": config.json: JSON"),
+                             HasSubstr("; check --model, fetch the file again")));
+  write_file(folder.path("m.gguf"), "GGML");
+  EXPECT_THAT(error_of(folder.path("m.gguf")), HasSubstr("; check --model"));
 }
 
 TEST(ModelAudit, tensors_and_configuration_must_agree) {
