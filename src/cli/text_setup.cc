@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/error_text.h"
 #include "cli/prompts.h"
 #include "format/gguf.h"
 #include "format/hf_config.h"
@@ -64,14 +65,18 @@ Result<TextModelParts> gguf_parts(const GgufFile& file) {
     for (const std::string_view merge : *merges)
       vocab.merges.push_back(merge);
   }
+  if (!merges && (vocab.model == "gpt2" || vocab.model == "gemma4"))
+    return not_found(fmt::format(
+        "tokenizer.ggml.merges is missing, without which a {} vocabulary splits text into single characters",
+        vocab.model));
   ASSIGN_OR_RETURN(const auto types, file.get_ints("tokenizer.ggml.token_type"));
+  if (!types || types->empty())
+    return not_found("tokenizer.ggml.token_type is missing, without which control tokens would be text");
   std::vector<int32_t> narrow_types;
-  if (types) {
-    for (const int64_t type : *types) {
-      if (type < std::numeric_limits<int32_t>::min() || type > std::numeric_limits<int32_t>::max())
-        return corrupt("tokenizer.ggml.token_type: a value is out of range");
-      narrow_types.push_back(int32_t(type));
-    }
+  for (const int64_t type : *types) {
+    if (type < std::numeric_limits<int32_t>::min() || type > std::numeric_limits<int32_t>::max())
+      return corrupt("tokenizer.ggml.token_type: a value is out of range");
+    narrow_types.push_back(int32_t(type));
   }
   vocab.token_types = narrow_types;
   ASSIGN_OR_RETURN(const auto scores, file.get_floats("tokenizer.ggml.scores"));
@@ -190,15 +195,20 @@ Result<TextModelParts> hugging_face_parts(const ModelSource& source) {
 Result<text::TextModel> set_up_text(const ModelSource& source, const TextSetupOptions& options) {
   auto parts = source.gguf() ? gguf_parts(*source.gguf()) : hugging_face_parts(source);
   if (!parts.ok()) {
-    // Errors of opening a side file start with its whole path.
-    const bool named = parts.status().message().starts_with(source.path());
-    return named ? parts.status() : parts.status().with_context(source.path());
+    const char* const remedy = source.gguf()
+                                   ? "fetch the file again, or convert the model again"
+                                   : "copy the tokenizer's files again from where the model came from";
+    return located(with_remedy(parts.status(), remedy), source.path());
   }
   if (const Status fits = parts->tokenizer->check_rows(embedding_rows(source)); !fits.ok())
     return fits.with_context(source.path());
   parts->vocab = options.vocab;
   if (!options.chat_template.empty()) parts->templates = {{"default", options.chat_template}};
-  return text::make_text_model(std::move(*parts));
+  text::TextModel model = text::make_text_model(std::move(*parts));
+  if (!model.template_error.ok() && model.template_error.code() != Code::kNotFound)
+    model.template_error = model.template_error.with_context(
+        options.chat_template.empty() ? source.path() : std::string("--chat-template"));
+  return model;
 }
 
 Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string& chat_template) {

@@ -103,6 +103,34 @@ TEST(TextSetup, token_ids_must_have_an_embedding_row) {
               HasSubstr("the tokenizer has 481 tokens, but the model has 480 embedding rows"));
 }
 
+// A key that is called otherwise is not there.
+TEST(TextSetup, a_gguf_file_without_merges_or_token_types_is_refused_by_key) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::path(testing::TempDir()) / ("text_setup_" + std::to_string(::getpid()) + ".gguf");
+  for (const std::string key : {"tokenizer.ggml.merges", "tokenizer.ggml.token_type"}) {
+    std::ostringstream text;
+    text << std::ifstream(INVAR_TEST_DATA "/oracles/gguf/lossless/llama-untied.gguf", std::ios::binary)
+                .rdbuf();
+    std::string changed = text.str();
+    const size_t at = changed.find(key);
+    ASSERT_NE(at, std::string::npos) << key;
+    changed[at] = 'T';
+    std::ofstream(path, std::ios::binary) << changed;
+    const auto source = ModelSource::open(path.string());
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    EXPECT_THAT(set_up_text(**source).status().message(),
+                testing::AllOf(HasSubstr(key + " is missing"), HasSubstr("convert the model again")));
+  }
+  fs::remove(path);
+}
+
+TEST(TextSetup, a_template_that_does_not_compile_names_where_it_comes_from) {
+  const auto source = ModelSource::open(INVAR_TEST_DATA "/oracles/models/llama-untied");
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const auto given = set_up_text(**source, {.chat_template = "\xff"});
+  EXPECT_THAT(given->template_error.message(), StartsWith("--chat-template: "));
+}
+
 TEST(TextSetup, errors_name_the_file_once) {
   namespace fs = std::filesystem;
   const fs::path from = fs::path(INVAR_TEST_DATA) / "oracles/models/llama-untied";
@@ -120,7 +148,13 @@ TEST(TextSetup, errors_name_the_file_once) {
   EXPECT_THAT(set_up_text(**source).status().message(),
               StartsWith(folder.string() + ": tokenizer.model: a SentencePiece file"));
   std::ofstream(folder / "tokenizer.json") << "{";
-  EXPECT_THAT(set_up_text(**source).status().message(), StartsWith(folder.string() + ": tokenizer.json: "));
+  EXPECT_THAT(set_up_text(**source).status().message(),
+              testing::AllOf(StartsWith(folder.string() + ": tokenizer.json: "),
+                             HasSubstr("; copy the tokenizer's files again")));
+  std::ofstream(folder / "chat_template.jinja") << "\xff";
+  fs::copy_file(from / "tokenizer.json", folder / "tokenizer.json", fs::copy_options::overwrite_existing);
+  fs::remove(folder / "tokenizer.model");
+  EXPECT_THAT(set_up_text(**source)->template_error.message(), StartsWith(folder.string() + ": "));
   fs::remove_all(folder);
 }
 
