@@ -443,7 +443,7 @@ refused "huge prompt" 1 "11.4 MiB of text are at least" timeout 20 "$invar" run 
 refused "huge prompt in a file" 1 "huge: line 1: prompt: 11.4 MiB" timeout 20 "$invar" run --file "$work/huge" </dev/null
 refused "endless prompt" 1 "more than 16.0 MiB" timeout 20 "$invar" run < <(yes)
 refused "endless file" 1 "more than 64.0 MiB" timeout 20 "$invar" run --file /dev/zero
-refused "context beyond training" 1 "--rope-scaling yarn goes beyond that" "$invar" run --ctx 16384 hello </dev/null
+refused "context beyond training" 1 "--rope-scaling yarn without a factor goes beyond that" "$invar" run --ctx 16384 hello </dev/null
 refused "unknown rope scaling" 2 "give none, linear" "$invar" run --rope-scaling ntk hello </dev/null
 refused "yarn by nothing" 1 "yarn:FACTOR, or --ctx N" "$invar" run --rope-scaling yarn hello </dev/null
 refused "prefix cache of no size" 2 "--prefix-cache (off, or a size)" "$invar" run --prefix-cache some hello </dev/null
