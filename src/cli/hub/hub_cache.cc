@@ -57,6 +57,23 @@ std::string blob_of(const fs::path& file) {
   return ec ? "" : target.filename().string();
 }
 
+// Whatever a name, a link or a file of the cache says: only what lies in the repository's own folder goes.
+Status check_inside(const HubCache::Removal& removal, const fs::path& folder) {
+  std::error_code ec;
+  const fs::path own = fs::weakly_canonical(folder, ec);
+  for (const std::string& path : removal.paths) {
+    if (!ec && path == folder.string()) continue;
+    const fs::path plain = fs::path(path).lexically_normal();
+    // A link goes itself and not what it leads to: the folder that holds it decides.
+    const fs::path at = ec ? fs::path() : fs::weakly_canonical(plain.parent_path(), ec) / plain.filename();
+    const auto [end, rest] = std::mismatch(own.begin(), own.end(), at.begin(), at.end());
+    if (ec || end != own.end() || rest == at.end())
+      return invalid_argument(fmt::format("{}: lies outside {} and is not removed; remove it by hand",
+                                          printable(path), printable(folder.string())));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string HubCache::repo_folder(const HubName& name) const {
@@ -128,6 +145,8 @@ Result<std::string> HubCache::find(const HubName& name) const {
 }
 
 Result<HubCache::Removal> HubCache::plan_removal(const HubName& name, bool whole_repo) const {
+  if (const std::string flaw = flaw_of(name); !flaw.empty())
+    return invalid_argument(fmt::format("{}: {}; see: invar ls", printable(name.text()), flaw));
   ASSIGN_OR_RETURN(const Repo r, repo(name));
   const fs::path folder = repo_folder(name);
   Removal removal;
@@ -171,6 +190,7 @@ Result<HubCache::Removal> HubCache::plan_removal(const HubName& name, bool whole
     removal.bytes += size_of(folder / "blobs" / blob);
     removal.paths.push_back((folder / "blobs" / blob).string());
   }
+  RETURN_IF_ERROR(check_inside(removal, folder));
   return removal;
 }
 

@@ -21,7 +21,8 @@ constexpr std::string_view kDefaultQuant = "Q4_K_M";
 constexpr std::string_view kGguf = ".gguf";
 
 bool is_part(std::string_view s) {
-  return !s.empty() && s.size() <= kMaxPartBytes && s[0] != '.' && s[0] != '-' && s.back() != '.' &&
+  const auto borders = [](char c) { return c == '.' || c == '-'; };
+  return !s.empty() && s.size() <= kMaxPartBytes && !borders(s[0]) && !borders(s.back()) &&
          s.find("..") == std::string_view::npos && std::all_of(s.begin(), s.end(), [](unsigned char c) {
            return std::isalnum(c) || c == '-' || c == '_' || c == '.';
          });
@@ -140,6 +141,16 @@ std::optional<HubSelection> safetensors_of(const std::vector<std::string>& paths
 
 }  // namespace
 
+std::string flaw_of(const HubName& n) {
+  if (!is_part(n.owner) || !is_part(n.name)) return "no name of a repository";
+  // The cache's folders join the two with "--": a--b/c would share one with a/b--c. Hubs have no such names.
+  if (n.repo().find("--") != std::string::npos) return "no repository has two hyphens in a row in its name";
+  if (!is_revision(n.revision)) return "the revision after @ is no branch, tag or commit";
+  if (!n.selector.empty() && !is_safe_repo_path(n.selector))
+    return "after the colon goes a file of the repository or a quantization";
+  return "";
+}
+
 std::string HubName::text() const {
   return repo() + (selector.empty() ? "" : ":" + selector) + (revision == "main" ? "" : "@" + revision);
 }
@@ -174,23 +185,23 @@ Result<HubName> parse_hub_name(const std::string& text) {
         fmt::format("{}: {}; write owner/name, owner/name:Q4_K_M or owner/name:file.gguf@revision",
                     shown_value(text), what));
   };
-  if (!looks_like_hub_name(text)) return wrong("no name of a repository");
   HubName n;
   std::string rest = text;
   if (const size_t at = rest.rfind('@'); at != std::string::npos) {
     n.revision = rest.substr(at + 1);
-    if (!is_revision(n.revision)) return wrong("the revision after @ is no branch, tag or commit");
     rest.resize(at);
   }
   if (const size_t colon = rest.find(':'); colon != std::string::npos) {
     n.selector = rest.substr(colon + 1);
-    if (!is_safe_repo_path(n.selector))
-      return wrong("after the colon goes a file of the repository or a quantization");
+    if (n.selector.empty()) return wrong("after the colon goes a file of the repository or a quantization");
     rest.resize(colon);
   }
   const size_t slash = rest.find('/');
+  if (slash == std::string::npos) return wrong("no name of a repository");
   n.owner = rest.substr(0, slash);
   n.name = rest.substr(slash + 1);
+  // Of what was cut and not of the text: where it is cut decides what becomes a path.
+  if (const std::string flaw = flaw_of(n); !flaw.empty()) return wrong(flaw);
   return n;
 }
 

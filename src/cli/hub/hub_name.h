@@ -23,6 +23,9 @@ struct HubName {
 // it.
 bool looks_like_hub_name(std::string_view text);
 Result<HubName> parse_hub_name(const std::string& text);
+// Why the parts may not become paths and addresses; "" where they may. What parse_hub_name() gives has
+// passed.
+std::string flaw_of(const HubName& name);
 
 // A full commit id: 40 hexadecimal digits.
 bool is_commit_id(std::string_view text);

@@ -17,12 +17,30 @@ TEST(HubName, is_read_in_every_form) {
   EXPECT_EQ(read("o/n:Q4_K_M"), "o|n|Q4_K_M|main");
   EXPECT_EQ(read("o/n.gguf:a/b-00001-of-00002.gguf@refs/pr/1"), "o|n.gguf|a/b-00001-of-00002.gguf|refs/pr/1");
   EXPECT_EQ(read("o/n@v1.0"), "o|n||v1.0");
-  for (const char* wrong : {"", "o", "o/", "/n", "o/n/m", "../n", "o/..", "o/a..b", "o/n:", "o/n@",
-                            "o/n:../x", "o/n@../x", "o/n@a b", "-o/n", ".o/n", "o/n:a\nb", "http://o/n"})
+  for (const char* wrong :
+       {"", "o", "o/", "/n", "o/n/m", "../n", "o/..", "o/a..b", "o/n:", "o/n@", "o/n:../x", "o/n@../x",
+        "o/n@a b", "-o/n", ".o/n", "o-/n", "o/n-", "o/n:a\nb", "http://o/n",
+        // What stands before the last @ is the name, whatever stands before the first.
+        "a/b@a@b", "a/b@x/../../victim@main", "a/b:c/../../victim@main", "a/b@../x", "a/b@main@../x",
+        "a/b@x/../y", "a--b/c", "a/b--c"})
     EXPECT_EQ(read(wrong), "error") << wrong;
   EXPECT_TRUE(looks_like_hub_name("o/n"));
   for (const char* path : {"/a/b", "./a", "../a", "a/b/c.gguf", "model.gguf", "a b/c"})
     EXPECT_FALSE(looks_like_hub_name(path)) << path;
+}
+
+TEST(HubName, two_repositories_never_share_a_folder) {
+  const auto refused = parse_hub_name("a--b/c");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("two hyphens in a row"), std::string::npos);
+  HubName n{"a", "b", "", "main"};
+  EXPECT_EQ(flaw_of(n), "");
+  n.name = "b@x/../../victim";
+  EXPECT_NE(flaw_of(n), "");
+  n = {"a", "b", "../x", "main"};
+  EXPECT_NE(flaw_of(n), "");
+  n = {"a", "b", "", "../x"};
+  EXPECT_NE(flaw_of(n), "");
 }
 
 std::string selected(const std::string& name, const std::vector<std::string>& paths) {

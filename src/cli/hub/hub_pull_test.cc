@@ -338,6 +338,32 @@ TEST_F(HubPull, a_pinned_file_must_be_the_one_it_was) {
   EXPECT_TRUE(run().ok());
 }
 
+TEST_F(HubPull, removal_stays_in_the_folder_of_its_repository) {
+  const fs::path victim = folder / "victim";
+  fs::create_directories(victim / "snapshots");
+  HubName foreign{"o", "n@x/../../victim", "", "main"};
+  fs::create_directories(folder / "hub" / "models--o--n@x");
+  for (const bool whole : {true, false}) {
+    const auto plan = cache.plan_removal(foreign, whole);
+    ASSERT_FALSE(plan.ok()) << plan->paths[0];
+    EXPECT_EQ(plan.status().code(), Code::kInvalidArgument) << plan.status().message();
+  }
+  // A snapshot that leads to another place.
+  ASSERT_TRUE(run().ok());
+  const std::string other = std::string(39, 'b') + "1";
+  std::ofstream(victim / kModel) << "precious";
+  std::ofstream(victim / "other-Q8_0.gguf") << "precious";
+  fs::create_directory_symlink(victim, repo() / "snapshots" / other);
+  const auto plan = cache.plan_removal(*parse_hub_name(fmt::format("o/n:Q8_0@{}", other)), false);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.status().message().find("outside"), std::string::npos) << plan.status().message();
+  // The link itself may go.
+  const auto link = cache.plan_removal(*parse_hub_name("o/n@" + other), false);
+  ASSERT_TRUE(link.ok()) << link.status().message();
+  ASSERT_TRUE(HubCache::remove(*link).ok());
+  EXPECT_TRUE(fs::exists(victim / kModel));
+}
+
 TEST_F(HubPull, removal_takes_what_nothing_else_needs) {
   const std::string second = bytes(500), commit2 = std::string(39, 'b') + "1";
   on_store = [&](const FakeRequest& r) {
