@@ -45,10 +45,11 @@ std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 = 0
 }
 
-// "model-00002-of-00003.gguf" is {"model", 2, 3}.
+// "model-00002-of-00003.gguf" is {"model", 2, 3}; whole: a name without such numbers.
 struct Shard {
   std::string stem;
   int index = 1, count = 1;
+  bool whole = true;
 };
 Shard shard_of(std::string_view path) {
   std::string_view stem = path.substr(0, path.size() - kGguf.size());
@@ -62,7 +63,7 @@ Shard shard_of(std::string_view path) {
     };
     if (tail[0] == '-' && tail.substr(6, 4) == "-of-" && number(tail.substr(1, 5), &index) &&
         number(tail.substr(10), &count) && index >= 1 && index <= count)
-      return {std::string(stem.substr(0, stem.size() - kTail.size())), index, count};
+      return {std::string(stem.substr(0, stem.size() - kTail.size())), index, count, false};
   }
   return {std::string(stem)};
 }
@@ -86,20 +87,23 @@ struct GgufModel {
 };
 
 std::vector<GgufModel> gguf_models(const std::vector<std::string>& paths) {
-  std::map<std::string, std::map<int, std::string>> by_stem;
-  std::map<std::string, int> counts;
+  // A whole file is a model of its own, whatever shards are named like it.
+  std::map<std::string, std::pair<GgufModel, std::map<int, std::string>>> by_name;
   for (const std::string& path : paths) {
     if (!lower(path).ends_with(kGguf)) continue;
     if (lower(base_name(path)).starts_with("mmproj")) continue;  // an image encoder, no model
     const Shard shard = shard_of(path);
-    by_stem[shard.stem][shard.index] = path;
-    counts[shard.stem] = shard.count;
+    const std::string_view suffix = std::string_view(path).substr(path.size() - kGguf.size());
+    auto& [model, files] =
+        by_name[shard.whole ? path : fmt::format("{}-of-{}{}", shard.stem, shard.count, suffix)];
+    model.stem = shard.stem, model.count = shard.count;
+    files[shard.index] = path;
   }
   std::vector<GgufModel> models;
-  for (auto& [stem, files] : by_stem) {
-    GgufModel& m = models.emplace_back(GgufModel{stem, counts[stem], {}});
-    for (auto& [index, path] : files)
-      m.files.push_back(std::move(path));
+  for (auto& [name, model] : by_name) {
+    for (auto& [index, path] : model.second)
+      model.first.files.push_back(std::move(path));
+    models.push_back(std::move(model.first));
   }
   return models;
 }

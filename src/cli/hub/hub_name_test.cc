@@ -73,6 +73,19 @@ TEST(HubName, selects_the_file_that_a_quantization_names) {
   EXPECT_EQ(selected("o/n", {"only.gguf"}), "only.gguf <- only.gguf");
 }
 
+TEST(HubName, a_whole_file_and_shards_of_the_same_name_are_two_models) {
+  const std::string whole = "M-Q4_K_M.gguf", first = "M-Q4_K_M-00001-of-00002.gguf",
+                    second = "M-Q4_K_M-00002-of-00002.gguf", single = "M-Q4_K_M-00001-of-00001.gguf";
+  const std::vector<std::string> paths = {first, second, single, whole};
+  EXPECT_EQ(selected("o/n:" + whole, paths), whole + " <- " + whole);
+  EXPECT_EQ(selected("o/n:" + single, paths), single + " <- " + single);
+  for (const std::string& shard : {first, second})
+    EXPECT_EQ(selected("o/n:" + shard, paths), first + " <- " + first + " " + second);
+  for (const char* name : {"o/n", "o/n:Q4_K_M"})
+    for (const std::string& file : {whole, first, single})
+      EXPECT_NE(selected(name, paths).find(file), std::string::npos) << selected(name, paths);
+}
+
 TEST(HubName, selects_safetensors_with_what_goes_with_them) {
   EXPECT_EQ(
       selected("o/n", {".gitattributes", "README.md", "config.json", "model-00001-of-00002.safetensors",
