@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/quote.h"
 #include "base/size_text.h"
 
 namespace invar {
@@ -17,8 +18,8 @@ constexpr int64_t kPlainPeriodNs = 5'000'000'000;
 
 }  // namespace
 
-Progress::Progress(std::string label, int64_t total, Unit unit)
-    : label_(std::move(label)),
+Progress::Progress(const std::string& label, int64_t total, Unit unit)
+    : label_(printable(label)),  // it may hold a name that somebody else chose
       total_(total),
       unit_(unit),
       terminal_(isatty(STDERR_FILENO) == 1),
