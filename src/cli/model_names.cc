@@ -37,6 +37,12 @@ std::string alias_path(const ModelAlias& alias) {
 Result<std::string> find_model(const std::string& text, const HubCache& cache) {
   std::error_code ec;
   if (std::filesystem::exists(text, ec)) return text;
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(text, ec))) {
+    const std::string to = std::filesystem::read_symlink(text, ec).string();
+    return not_found(fmt::format(
+        "{}: is a link to {}, which leads to no file or folder; mend the link, or name another one",
+        shown_value(text), shown_value(to)));
+  }
   if (const ModelAlias* alias = find_alias(text)) {
     std::string path = alias_path(*alias);
     if (!path.empty() && ::access(path.c_str(), R_OK) == 0) return path;

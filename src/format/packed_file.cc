@@ -118,7 +118,7 @@ Result<int> create_locked(const std::string& path, std::string* name) {
     const int fd = open_temporary(*name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0) {
       if (errno == EEXIST) continue;
-      return file_error(*name, "create it", errno);
+      return file_error(path, "create a file beside it", errno);
     }
     const bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     struct stat info = {};
