@@ -19,6 +19,10 @@ sigset_t watched() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  // Of a terminal that goes away. Whoever started us with it ignored (nohup) wants us to stay; blocked it
+  // would come all the same.
+  struct sigaction hangup{};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   return set;
 }
 
@@ -68,7 +72,7 @@ void Interrupt::watch() {
     signalfd_siginfo info;
     if (::read(signals_, &info, sizeof info) != ssize_t(sizeof info)) continue;
     const std::lock_guard lock(mutex_);
-    const bool handled = handler_ && !(ctrl_c_only_ && info.ssi_signo == uint32_t{SIGTERM});
+    const bool handled = handler_ && !(ctrl_c_only_ && info.ssi_signo != uint32_t{SIGINT});
     if (seen_.exchange(true) || !handled) exit_without_temporaries(kExitInterrupted);
     handler_();
   }

@@ -1,7 +1,8 @@
 #pragma once
-// Interrupt: Ctrl-C and SIGTERM as a call on a thread of their own, so that work can be cancelled cleanly.
-// Create it before any other thread starts. The first signal calls the handler; a second one, or one while no
-// handler is set, removes unfinished files (base/temporary_files.h) and ends the process with exit code 130.
+// Interrupt: Ctrl-C, SIGTERM and SIGHUP (unless it was ignored) as a call on a thread of their own, so that
+// work can be cancelled cleanly. Create it before any other thread starts. The first signal calls the
+// handler; a second one, or one while no handler is set, removes unfinished files (base/temporary_files.h)
+// and ends the process with exit code 130.
 
 #include <atomic>
 #include <functional>
@@ -19,7 +20,7 @@ class Interrupt {
 
   // What the first signal does; empty takes it away. When this returns, the previous handler is not running.
   void on_signal(std::function<void()> handler);
-  // The same for Ctrl-C alone: SIGTERM ends the process as if no handler were set.
+  // The same for Ctrl-C alone: the others end the process as if no handler were set.
   void on_ctrl_c(std::function<void()> handler);
   // Forgets the signal that was seen: the next one is a first one again.
   void rearm();

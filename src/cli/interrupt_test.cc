@@ -51,6 +51,40 @@ TEST(InterruptDeathTest, unfinished_files_are_removed) {
   ::unlink(path.c_str());
 }
 
+TEST(InterruptDeathTest, a_terminal_that_goes_away_takes_unfinished_files_along) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::string path = testing::TempDir() + "interrupt_test_hangup.tmp";
+  EXPECT_EXIT(
+      {
+        ::signal(SIGHUP, SIG_DFL);  // whatever this test was started with
+        Interrupt interrupt;
+        interrupt.on_ctrl_c([] { ::_exit(1); });
+        if (open_temporary(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644) < 0) ::_exit(1);
+        ::kill(::getpid(), SIGHUP);
+        ::pause();
+      },
+      testing::ExitedWithCode(130), "");
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+  ::unlink(path.c_str());
+}
+
+TEST(InterruptDeathTest, under_nohup_a_hangup_is_no_signal) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        ::signal(SIGHUP, SIG_IGN);
+        Interrupt interrupt;
+        interrupt.on_signal([] { ::_exit(3); });
+        sigset_t blocked;
+        pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+        if (sigismember(&blocked, SIGHUP) != 0) ::_exit(2);
+        ::kill(::getpid(), SIGHUP);
+        ::kill(::getpid(), SIGTERM);
+        ::pause();
+      },
+      testing::ExitedWithCode(3), "");
+}
+
 TEST(InterruptDeathTest, a_second_signal_ends_the_process) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
