@@ -17,9 +17,10 @@ namespace invar {
 
 class NewFile {
  public:
+  enum class Existing { kReplaced, kKept };  // kKept: finish() is an error where the name is taken by then
   // flag: where the path was given, for errors; "": it stood by itself.
-  explicit NewFile(std::string path, std::string flag = "")
-      : path_(std::move(path)), flag_(std::move(flag)) {}
+  explicit NewFile(std::string path, std::string flag = "", Existing existing = Existing::kReplaced)
+      : path_(std::move(path)), flag_(std::move(flag)), existing_(existing) {}
   ~NewFile();  // removes an unfinished file
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -38,7 +39,10 @@ class NewFile {
  private:
   Status failed(const char* what) const;
 
+  bool take_name() const;  // false: errno says why
+
   std::string path_, flag_, temporary_;
+  Existing existing_;
   uint64_t position_ = 0;
   std::FILE* file_ = nullptr;
 };

@@ -88,7 +88,7 @@ Result<Conversion> convert_gguf(const ModelSource& source, const std::string& pa
   std::error_code ec;
   if (std::filesystem::equivalent(source.path(), path, ec))
     return invalid_argument(fmt::format("{}: is the source itself; name another file", path));
-  GgufFileWriter writer(path, gguf->alignment());
+  GgufFileWriter writer(path, gguf->alignment(), options.existing);
   for (const GgufEntry& e : gguf->entries())
     if (!e.key.starts_with("split.")) writer.add_entry(e);
   if (options.type != nullptr) {

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "cli/convert/block_encoders.h"
+#include "cli/new_file.h"
 #include "format/model_source.h"
 
 namespace invar {
@@ -18,6 +19,7 @@ namespace invar {
 struct ConvertOptions {
   const BlockEncoder* type = nullptr;  // of the matrices; nullptr: every tensor as it is
   int threads = 0;                     // 0: every core
+  NewFile::Existing existing = NewFile::Existing::kReplaced;
 };
 
 struct Conversion {

@@ -165,7 +165,7 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
 
   std::optional<GgufFileWriter> writer;
   const auto begin = [&](ToldKeys told) -> Status {
-    writer.emplace(path);
+    writer.emplace(path, kGgufAlignment, options.existing);
     add_metadata(plan.config, plan.family->name, told, *writer);
     writer->add_string("general.name",
                        std::filesystem::path(source.path()).lexically_normal().filename().string());

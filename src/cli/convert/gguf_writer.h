@@ -15,10 +15,13 @@
 
 namespace invar {
 
+inline constexpr uint64_t kGgufAlignment = 32;  // where a file does not say another
+
 class GgufFileWriter {
  public:
-  explicit GgufFileWriter(std::string path, uint64_t alignment = 32)
-      : file_(std::move(path)), alignment_(alignment) {}
+  explicit GgufFileWriter(std::string path, uint64_t alignment = kGgufAlignment,
+                          NewFile::Existing existing = NewFile::Existing::kReplaced)
+      : file_(std::move(path), "", existing), alignment_(alignment) {}
 
   // Before begin(). A later entry of the same key replaces an earlier one.
   void add_entry(const GgufEntry& entry);

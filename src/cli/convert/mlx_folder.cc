@@ -233,6 +233,8 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
   ASSIGN_OR_RETURN(const std::vector<Output> outputs, plan(source, options.group));
   ASSIGN_OR_RETURN(const std::string config, config_text(source, options.group));
   std::error_code ec;
+  if (options.existing == NewFile::Existing::kKept && fs::exists(folder, ec))
+    return invalid_argument(fmt::format("{}: exists; give --overwrite or another name", printable(folder)));
   fs::create_directories(folder, ec);
   if (ec) return io_error(fmt::format("{}: cannot be made: {}", printable(folder), ec.message()));
   const fs::path given(source.path()), from = fs::is_directory(given) ? given : given.parent_path();
@@ -242,7 +244,7 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
 
   Conversion c;
   uint64_t data_bytes = 0;
-  NewFile weights((fs::path(folder) / "model.safetensors").string());
+  NewFile weights((fs::path(folder) / "model.safetensors").string(), "", options.existing);
   RETURN_IF_ERROR(weights.open());
   RETURN_IF_ERROR(weights.write(header(outputs, options.group, &data_bytes)));
   ThreadPool pool({options.threads});
@@ -271,7 +273,7 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
   }
   RETURN_IF_ERROR(weights.finish());
   RETURN_IF_ERROR(copy_side_files(from, folder));
-  NewFile configuration((fs::path(folder) / "config.json").string());
+  NewFile configuration((fs::path(folder) / "config.json").string(), "", options.existing);
   RETURN_IF_ERROR(configuration.open());
   RETURN_IF_ERROR(configuration.write(config));
   RETURN_IF_ERROR(configuration.finish());

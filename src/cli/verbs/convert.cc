@@ -212,9 +212,10 @@ Status convert(Plan& plan, Interrupt& interrupt) {
     ASSIGN_OR_RETURN(const std::string path, plan.flags.model_path());
     ASSIGN_OR_RETURN(const std::unique_ptr<ModelSource> source, ModelSource::open(path));
     RETURN_IF_ERROR(refuse_packed(*source));
-    ASSIGN_OR_RETURN(conversion, plan.to_mlx
-                                     ? convert_to_mlx(*source, plan.target, {.threads = plan.convert.threads})
-                                     : convert_model(*source, plan.target, plan.convert));
+    ASSIGN_OR_RETURN(conversion, plan.to_mlx ? convert_to_mlx(*source, plan.target,
+                                                              {.threads = plan.convert.threads,
+                                                               .existing = plan.convert.existing})
+                                             : convert_model(*source, plan.target, plan.convert));
   }
   Result<ModelComparison> measured = not_measured();
   RETURN_IF_ERROR(measure(plan, interrupt, &measured));
@@ -299,6 +300,8 @@ int convert_verb(Arguments args) {
   plan.new_types = !type.empty();
   if (plan.new_types) plan.convert.type = find_encoder(type);
   plan.convert.threads = plan.flags.threads();
+  // Not even where somebody makes it while we convert.
+  plan.convert.existing = overwrite ? NewFile::Existing::kReplaced : NewFile::Existing::kKept;
   plan.measure = !no_kl;
 
   Interrupt interrupt;  // without a handler: ends at once, and takes unfinished files along
