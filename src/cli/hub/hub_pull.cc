@@ -8,15 +8,19 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <new>
 
 #include "base/quote.h"
+#include "cli/hub/hub_lock.h"
 
 namespace invar {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 namespace {
 
-constexpr int64_t kMaxListBytes = 64 << 20;
+// A hub's list has some 250 bytes per file, and hubs advise against more than 100,000 files.
+constexpr int64_t kMaxListBytes = 32 << 20;
+constexpr size_t kMaxParsedBytes = size_t{192} << 20;
 constexpr int64_t kMaxFileBytes = int64_t{1} << 42;
 
 bool is_hex(std::string_view s, size_t digits) {
@@ -42,6 +46,28 @@ std::string text_at(const json::object& o, std::string_view key) {
   return v != nullptr && v->is_string() ? std::string(v->get_string()) : "";
 }
 
+// Parsed JSON takes many times its text where that is made of small values: the parser gets so much and no
+// more. Throws std::bad_alloc, as the parser expects.
+class BoundedMemory : public json::memory_resource {
+ public:
+  explicit BoundedMemory(size_t most) : left_(most) {}
+
+ private:
+  void* do_allocate(size_t bytes, size_t alignment) override {
+    if (bytes > left_) throw std::bad_alloc();
+    void* p = ::operator new(bytes, std::align_val_t(alignment));
+    left_ -= bytes;
+    return p;
+  }
+  void do_deallocate(void* p, size_t bytes, size_t alignment) override {
+    ::operator delete(p, std::align_val_t(alignment));
+    left_ += bytes;
+  }
+  bool do_is_equal(const json::memory_resource& other) const noexcept override { return this == &other; }
+
+  size_t left_;
+};
+
 struct Listing {
   std::string commit;
   std::map<std::string, HubFile> files;
@@ -52,8 +78,17 @@ Result<Listing> parse_listing(const std::string& body, const std::string& what) 
   const auto wrong = [&](const std::string& why) {
     return corrupt(fmt::format("{}: the hub's list of files cannot be used: {}", what, why));
   };
+  BoundedMemory memory(kMaxParsedBytes);
   json::error_code error;
-  const json::value v = json::parse(body, error);
+  json::value v(nullptr, &memory);
+  try {
+    json::parser parser(&memory);
+    parser.reset(&memory);
+    parser.write(body, error);
+    if (!error) v = parser.release();
+  } catch (const std::bad_alloc&) {
+    return wrong("it is too large; check HF_ENDPOINT, or name another repository");
+  }
   const json::object* o = v.if_object();
   if (error || o == nullptr) return wrong("it is no JSON object");
   Listing listing;
@@ -155,6 +190,7 @@ Result<Pulled> pull(const HubCache& cache, const HubName& name, const PullOption
                                  what, f.sha256.empty() ? "unknown" : f.sha256, options.sha256));
     pulled.files.push_back({f});
   }
+  ASSIGN_OR_RETURN(const HubLock lock, HubLock::for_download(cache, name));
   const fs::path repo = cache.repo_folder(name), snapshot = repo / "snapshots" / listing.commit;
   RETURN_IF_ERROR(make_folder(repo / "blobs"));
   for (PulledFile& p : pulled.files) {

@@ -3,14 +3,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <optional>
 
 #include "base/hash.h"
+#include "cli/hub/hub_lock.h"
 #include "cli/hub/testing/fake_hub.h"
 
 namespace invar {
@@ -231,6 +234,73 @@ TEST_F(HubPull, a_server_without_ranges_sends_the_whole_file_once) {
   EXPECT_TRUE(content_of(blob()) == model);
 }
 
+TEST_F(HubPull, a_body_that_always_breaks_late_ends_after_six_attempts) {
+  // Each attempt brings more than counts as progress where there are ranges; here it comes to nothing.
+  on_hub = [this](const FakeRequest& r) {
+    EXPECT_LE(r.number, 6);  // else for ever
+    FakeReply reply{r.number <= 6 ? 200 : 404, {}, listing + std::string(200'000, ' '), -1};
+    reply.cut = 150'000;
+    return reply;
+  };
+  expect_error(run(), Code::kUnavailable, "(6 attempts)");
+  EXPECT_EQ(hub.requests().size(), 6u);
+  on_hub = [this](const FakeRequest& r) { return honest(r); };
+  on_store = [this](const FakeRequest& r) {
+    if (r.fields.contains("range")) return FakeReply{200, {}, model, -1};
+    EXPECT_LE(r.number, 20);
+    FakeReply reply{r.number <= 20 ? 200 : 404, {}, model, -1};
+    reply.cut = 90'000;
+    return reply;
+  };
+  expect_error(run(), Code::kUnavailable, "(6 attempts)");
+}
+
+TEST_F(HubPull, removal_waits_for_no_download_and_takes_nothing_from_under_it) {
+  std::optional<Status> seen;
+  on_store = [&](const FakeRequest& r) {
+    const std::lock_guard lock(mutex);
+    if (!seen) seen = HubLock::for_removal(cache, *parse_hub_name("o/n")).status();
+    return FakeHub::file(r, model);
+  };
+  ASSERT_TRUE(run().ok());
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->code(), Code::kUnavailable);
+  EXPECT_EQ(seen->message().find("o/n: is being downloaded; wait"), 0u) << seen->message();
+  EXPECT_TRUE(HubLock::for_removal(cache, *parse_hub_name("o/n")).ok());
+  // Between two files, and that of another tool on one file.
+  {
+    const auto pulling = HubLock::for_download(cache, *parse_hub_name("o/n"));
+    EXPECT_TRUE(HubLock::for_download(cache, *parse_hub_name("o/n")).ok());
+    EXPECT_FALSE(HubLock::for_removal(cache, *parse_hub_name("o/n")).ok());
+  }
+  const fs::path theirs = folder / "hub" / ".locks" / "models--o--n" / "etag.lock";
+  std::ofstream(theirs) << "";
+  const int fd = ::open(theirs.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
+  EXPECT_FALSE(HubLock::for_removal(cache, *parse_hub_name("o/n")).ok());
+  ::close(fd);
+  EXPECT_TRUE(HubLock::for_removal(cache, *parse_hub_name("o/n")).ok());
+}
+
+TEST_F(HubPull, a_list_too_large_for_any_repository_is_refused_in_bounded_memory) {
+  std::string many;
+  for (int i = 0; i < 50'000; ++i)
+    many += fmt::format(R"({{"rfilename":"folder/file-{:06}.json","size":8,"blobId":"{}"}},)", i, kConfigId);
+  listing = list(many + large(kModel, model));
+  ASSERT_TRUE(run().ok());
+  fs::remove_all(folder);
+  for (const char* entry : {"{},", "[],", "0,"}) {
+    std::string empty;
+    empty.reserve(31 << 20);
+    while (empty.size() < (size_t{30} << 20))
+      empty += entry;
+    listing = list(empty + "{}");
+    expect_error(run(), Code::kCorrupt, "too large; check HF_ENDPOINT");
+  }
+  listing = list(small("a.json") + std::string(33 << 20, ' '));
+  expect_error(run(), Code::kCorrupt, "check HF_ENDPOINT");
+}
+
 TEST_F(HubPull, ranges_that_are_not_what_was_asked_for_are_not_written) {
   // Each second answer is of another place, as of a confused proxy.
   on_store = [this](const FakeRequest& r) {
@@ -336,6 +406,19 @@ TEST_F(HubPull, a_pinned_file_must_be_the_one_it_was) {
   expect_error(run(), Code::kCorrupt, "another file than this name stands for");
   options.sha256 = hex(sha256(model));
   EXPECT_TRUE(run().ok());
+}
+
+TEST_F(HubPull, names_of_files_steer_no_terminal) {
+  const std::string name =
+      "m\xC2\x9B"
+      "31m\xE2\x80\xAE.gguf";
+  listing = list(large(name, model));
+  ::testing::internal::CaptureStderr();
+  const auto pulled = run();
+  const std::string shown = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(pulled.ok()) << pulled.status().message();
+  EXPECT_NE(shown.find(R"(m\xc2\x9b31m\xe2\x80\xae.gguf: 100%)"), std::string::npos) << shown;
+  EXPECT_EQ(shown.find('\x9B'), std::string::npos);
 }
 
 TEST_F(HubPull, removal_stays_in_the_folder_of_its_repository) {

@@ -159,7 +159,7 @@ struct Request {
     }
     const int64_t room = r.part.end >= 0 ? r.part.end - r.at : r.part.most - r.at;
     if (int64_t(size) > room) {
-      r.fatal = corrupt(fmt::format("{}: the server sent more than {} bytes", r.part.what,
+      r.fatal = corrupt(fmt::format("{}: the server sent more than {} bytes; check HF_ENDPOINT", r.part.what,
                                     r.part.end >= 0 ? r.part.end - r.part.begin : r.part.most));
       return 0;
     }
@@ -335,18 +335,19 @@ struct HubTransfer::Impl {
   }
 
   Status again(Request& r, const std::string& url) {
-    if (r.since_failure >= kProgressBytes) r.failures = 0;
+    // Without ranges a body can only begin again, however much of it came: that is no progress.
+    const bool from_start = !r.part.ranged || r.part.end < 0;
+    if (!from_start && r.since_failure >= kProgressBytes) r.failures = 0;
     r.since_failure = 0;
     if (++r.failures >= options.attempts)
-      return {Code::kUnavailable,
-              fmt::format("{}: {} ({} attempts); run it again to go on from here", r.part.what,
-                          printable_within(r.flaw, kShownBytes), r.failures)};
+      return {Code::kUnavailable, fmt::format("{}: {} ({} attempts); run it again{}", r.part.what,
+                                              printable_within(r.flaw, kShownBytes), r.failures,
+                                              from_start ? "" : " to go on from here")};
     const double pause = pause_of(r);
     if (pause > kLongestRetryAfter_s)
       return {Code::kUnavailable,
               fmt::format("{}: the server asks to wait {:.0f} s; run it again then", r.part.what, pause)};
-    // Without ranges a body can only begin again.
-    if (!r.part.ranged || r.part.end < 0) r.at = r.part.begin;
+    if (from_start) r.at = r.part.begin;
     r.url = url, r.redirects = 0;
     r.not_before_ns = now_ns() + int64_t(pause * 1e9);
     if (options.wait) {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <filesystem>
+#include <optional>
 
 #include "base/quote.h"
 #include "base/size_text.h"
 #include "cli/environment.h"
 #include "cli/flags.h"
 #include "cli/hub/hub_cache.h"
+#include "cli/hub/hub_lock.h"
 #include "cli/model_names.h"
 #include "cli/verbs.h"
 #include "format/packed_source.h"
@@ -133,6 +135,15 @@ Result<HubCache::Removal> plan(const HubCache& cache, const std::string& text) {
   return cache.plan_removal(name, name.selector.empty() && text.find('@') == std::string::npos);
 }
 
+// Nobody downloads the repository until the lock goes. Nothing where it is not in the cache.
+Result<std::optional<HubLock>> lock_there(const HubCache& cache, const std::string& hub) {
+  ASSIGN_OR_RETURN(const HubName name, parse_hub_name(hub));
+  std::error_code ec;
+  if (cache.root().empty() || !fs::is_directory(cache.repo_folder(name), ec)) return std::optional<HubLock>();
+  ASSIGN_OR_RETURN(HubLock lock, HubLock::for_removal(cache, name));
+  return std::optional<HubLock>(std::move(lock));
+}
+
 }  // namespace
 
 int ls_verb(Arguments args) {
@@ -193,6 +204,10 @@ int rm_verb(Arguments args) {
   }
   const HubCache cache(environment().hub_cache);
   for (const std::string& name : names) {
+    const ModelAlias* alias = find_alias(name);
+    const auto lock = dry_run ? Result<std::optional<HubLock>>(std::nullopt)
+                              : lock_there(cache, alias != nullptr ? alias->hub : name);
+    if (!lock.ok()) return fail(lock.status());
     auto removal = plan(cache, name);
     if (!removal.ok()) return fail(removal.status());
     HubCache::Removal copies = packed_copies(cache, *removal);
