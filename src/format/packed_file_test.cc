@@ -41,6 +41,14 @@ size_t files_in(const std::string& folder) {
   return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }
 
+TEST(PackedFile, where_none_can_be_made_the_error_names_the_target) {
+  const std::string path = "/proc/m.packed";  // where nobody makes files, root neither
+  const auto file = PackedFile::create(path, key_of("k"), sections());
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.status().message().find(path + ": cannot create"), 0u) << file.status().message();
+  EXPECT_EQ(file.status().message().find(".tmp"), std::string::npos) << file.status().message();
+}
+
 TEST(PackedFile, what_was_written_is_found_again) {
   const TemporaryFolder folder;
   const std::string path = folder.path("deep/m.packed");
