@@ -1,9 +1,11 @@
 #include "base/temporary_files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <mutex>
 #include <set>
 
@@ -44,6 +46,24 @@ void forget_temporary(const std::string& path) {
   Names& a = all();
   const std::lock_guard lock(a.mutex);
   a.names.erase(path);
+}
+
+bool take_name(const std::string& temporary, const std::string& path, Existing existing) {
+  if (existing == Existing::kKept) {
+    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    // A file system without that: a look just before is the next best.
+    if (struct stat info{}; ::lstat(path.c_str(), &info) == 0) {
+      errno = EEXIST;
+      return false;
+    }
+  }
+  return std::rename(temporary.c_str(), path.c_str()) == 0;
+}
+
+Status name_is_taken(const std::string& path) {
+  return invalid_argument(
+      path + ": was made by somebody else meanwhile and is left as it is; give --overwrite or another name");
 }
 
 void exit_without_temporaries(int code) {

@@ -56,30 +56,11 @@ Result<std::string> NewFile::preview(uint64_t bytes) {
   return temporary_;
 }
 
-bool NewFile::take_name() const {
-  if (existing_ == Existing::kKept) {
-    if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0)
-      return true;
-    if (errno != EINVAL && errno != ENOSYS) return false;
-    // A file system without that: a look just before is the next best.
-    if (struct stat info{}; ::lstat(path_.c_str(), &info) == 0) {
-      errno = EEXIST;
-      return false;
-    }
-  }
-  return std::rename(temporary_.c_str(), path_.c_str()) == 0;
-}
-
 Status NewFile::finish() {
   CHECK(file_ != nullptr);
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) return failed("write");
-  if (!take_name()) {
-    if (errno == EEXIST)
-      return invalid_argument(fmt::format(
-          "{}: was made by somebody else meanwhile and is left as it is; give --overwrite or another name",
-          path_));
-    return failed("rename to");
-  }
+  if (!take_name(temporary_, path_, existing_))
+    return errno == EEXIST ? name_is_taken(path_) : failed("rename to");
   forget_temporary(temporary_);
   std::fclose(std::exchange(file_, nullptr));
   return {};

@@ -12,13 +12,14 @@
 #include <utility>
 
 #include "base/status.h"
+#include "base/temporary_files.h"
 
 namespace invar {
 
 class NewFile {
  public:
-  enum class Existing { kReplaced, kKept };  // kKept: finish() is an error where the name is taken by then
-  // flag: where the path was given, for errors; "": it stood by itself.
+  // flag: where the path was given, for errors; "": it stood by itself. kKept: finish() is an error where the
+  // name is taken by then.
   explicit NewFile(std::string path, std::string flag = "", Existing existing = Existing::kReplaced)
       : path_(std::move(path)), flag_(std::move(flag)), existing_(existing) {}
   ~NewFile();  // removes an unfinished file
@@ -38,8 +39,6 @@ class NewFile {
 
  private:
   Status failed(const char* what) const;
-
-  bool take_name() const;  // false: errno says why
 
   std::string path_, flag_, temporary_;
   Existing existing_;

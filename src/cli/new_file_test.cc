@@ -30,7 +30,7 @@ class NewFileTest : public ::testing::Test {
 };
 
 TEST_F(NewFileTest, is_there_when_it_is_finished) {
-  for (const auto existing : {NewFile::Existing::kReplaced, NewFile::Existing::kKept}) {
+  for (const auto existing : {Existing::kReplaced, Existing::kKept}) {
     const fs::path path = folder / std::to_string(int(existing));
     NewFile file(path, "", existing);
     ASSERT_TRUE(file.open().ok());
@@ -44,13 +44,13 @@ TEST_F(NewFileTest, is_there_when_it_is_finished) {
 
 TEST_F(NewFileTest, a_file_that_somebody_made_meanwhile_is_kept_where_a_new_one_was_asked_for) {
   const fs::path path = folder / "model.gguf";
-  for (const auto existing : {NewFile::Existing::kKept, NewFile::Existing::kReplaced}) {
+  for (const auto existing : {Existing::kKept, Existing::kReplaced}) {
     NewFile file(path, "", existing);
     ASSERT_TRUE(file.open().ok());
     ASSERT_TRUE(file.write("ours").ok());
     std::ofstream(path) << "theirs";
     const Status s = file.finish();
-    const bool kept = existing == NewFile::Existing::kKept;
+    const bool kept = existing == Existing::kKept;
     EXPECT_EQ(s.ok(), !kept) << s.message();
     EXPECT_EQ(content_of(path), kept ? "theirs" : "ours");
     if (!kept) continue;

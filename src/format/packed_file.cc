@@ -234,13 +234,13 @@ std::byte* PackedFile::mutable_section(size_t i) {
   return data_ + offsets_[i];
 }
 
-void PackedFile::publish() {
+void PackedFile::publish(Existing existing) {
   CHECK(writable_);
   writable_ = false;
   const size_t first = offsets_.front();
   if (first < size_) mprotect(data_ + first, size_ - first, PROT_READ);
-  publisher_ = std::thread([this] {
-    published_ = write_and_rename();
+  publisher_ = std::thread([this, existing] {
+    published_ = write_and_rename(existing);
     if (!published_.ok() && start_ == 0)
       log_warning("{}; the next start packs the weights again", published_.message());
   });
@@ -257,7 +257,7 @@ Status PackedFile::wait_verified() {
   return corrupt(fmt::format("{}: damaged; what was answered cannot be trusted", path_));
 }
 
-Status PackedFile::write_and_rename() {
+Status PackedFile::write_and_rename(Existing existing) {
   std::vector<std::byte> header = prefix_;
   for (size_t i = 0; i < sizes_.size(); ++i)
     append(header, hash64({section(i), sizes_[i]}));
@@ -265,7 +265,8 @@ Status PackedFile::write_and_rename() {
   std::memcpy(data_, header.data(), header.size());
   mprotect(data_ - start_, start_ + size_, PROT_READ);
   if (fsync(fd_) != 0) return file_error(path_, "write it", errno);
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return file_error(path_, "rename to it", errno);
+  if (!take_name(temporary_, path_, existing))
+    return errno == EEXIST ? name_is_taken(path_) : file_error(path_, "rename to it", errno);
   forget_temporary(temporary_);
   temporary_.clear();
   const int folder = ::open(fs::path(path_).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/mapped_fault.h"
 #include "base/status.h"
+#include "base/temporary_files.h"
 #include "tensor/packed.h"
 
 namespace invar {
@@ -60,7 +61,7 @@ class PackedFile {
 
   // Checksums, header, fsync and rename, on a thread of its own; section() stays valid meanwhile and
   // afterwards. A failure is logged: the weights in memory are good, only the next start has to pack again.
-  void publish();
+  void publish(Existing existing = Existing::kReplaced);
   Status wait_published();  // the outcome of publish()
 
   // Compares every section with its stored checksum: reads the whole file.
@@ -77,7 +78,7 @@ class PackedFile {
  private:
   PackedFile() = default;
   void take_map(void* map, size_t bytes, size_t start);
-  Status write_and_rename();
+  Status write_and_rename(Existing existing);
 
   std::string path_;
   std::string temporary_;          // "": opened, or published

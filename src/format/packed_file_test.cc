@@ -49,6 +49,21 @@ TEST(PackedFile, where_none_can_be_made_the_error_names_the_target) {
   EXPECT_EQ(file.status().message().find(".tmp"), std::string::npos) << file.status().message();
 }
 
+TEST(PackedFile, a_file_that_somebody_made_meanwhile_is_kept_where_a_new_one_was_asked_for) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("m.packed");
+  auto file = PackedFile::create(path, key_of("k"), sections());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  fill(**file);
+  write_file(path, "theirs");
+  (*file)->publish(Existing::kKept);
+  const Status status = (*file)->wait_published();
+  EXPECT_EQ(status.message().find(path + ": was made by somebody else"), 0u) << status.message();
+  file->reset();
+  EXPECT_EQ(fs::file_size(path), 6u);
+  EXPECT_EQ(files_in(fs::path(path).parent_path()), 1u);  // the unfinished file went
+}
+
 TEST(PackedFile, what_was_written_is_found_again) {
   const TemporaryFolder folder;
   const std::string path = folder.path("deep/m.packed");

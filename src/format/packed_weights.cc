@@ -266,7 +266,7 @@ Result<uint64_t> PackedWeights::write(const ModelSource& source, const std::vect
       const std::unique_ptr<PackedFile> file,
       PackedFile::create(path, cache_key(source, entries, hash64(record)), sections_of(entries), record));
   RETURN_IF_ERROR(pack_all(source, entries, options, [&](size_t i) { return file->mutable_section(i); }));
-  file->publish();
+  file->publish(options.existing);
   RETURN_IF_ERROR(file->wait_published());
   return uint64_t{record.size()} + file->size();
 }

@@ -29,10 +29,11 @@ struct PackedEntry {
 };
 
 struct PackOptions {
-  std::string folder;         // of the cache; "": pack in memory
-  int threads = 0;            // 0: every core this process may use
-  bool progress = true;       // a line on stderr for large models
-  uint64_t memory_bytes = 0;  // what there is for weights; 0: all that the process can have
+  std::string folder;                       // of the cache; "": pack in memory
+  int threads = 0;                          // 0: every core this process may use
+  bool progress = true;                     // a line on stderr for large models
+  uint64_t memory_bytes = 0;                // what there is for weights; 0: all that the process can have
+  Existing existing = Existing::kReplaced;  // of write(); a file of the cache is always replaced
 };
 
 // Where the packed copy of a model lies in `folder`: one file per source path (links resolved), so that a

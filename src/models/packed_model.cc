@@ -12,7 +12,8 @@
 namespace invar {
 
 Result<uint64_t> write_packed_model(const ModelSource& source, const std::string& path,
-                                    const LoadOptions& options, const std::string& change) {
+                                    const LoadOptions& options, const std::string& change,
+                                    Existing existing) {
   if (source.packed() != nullptr)
     return unsupported(fmt::format("{}: is packed already; copy the file", source.path()));
   ASSIGN_OR_RETURN(const LoadPlan plan, plan_load(source));
@@ -22,8 +23,9 @@ Result<uint64_t> write_packed_model(const ModelSource& source, const std::string
   std::error_code ec;
   const std::string full = std::filesystem::absolute(path, ec).string();
   if (ec) return io_error(fmt::format("{}: {}", path, ec.message()));
-  return PackedWeights::write(source, plan.entries, record, full,
-                              {.threads = options.threads, .progress = options.progress});
+  return PackedWeights::write(
+      source, plan.entries, record, full,
+      {.threads = options.threads, .progress = options.progress, .existing = existing});
 }
 
 }  // namespace invar

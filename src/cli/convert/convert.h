@@ -19,7 +19,7 @@ namespace invar {
 struct ConvertOptions {
   const BlockEncoder* type = nullptr;  // of the matrices; nullptr: every tensor as it is
   int threads = 0;                     // 0: every core
-  NewFile::Existing existing = NewFile::Existing::kReplaced;
+  Existing existing = Existing::kReplaced;
 };
 
 struct Conversion {

@@ -20,7 +20,7 @@ inline constexpr uint64_t kGgufAlignment = 32;  // where a file does not say ano
 class GgufFileWriter {
  public:
   explicit GgufFileWriter(std::string path, uint64_t alignment = kGgufAlignment,
-                          NewFile::Existing existing = NewFile::Existing::kReplaced)
+                          Existing existing = Existing::kReplaced)
       : file_(std::move(path), "", existing), alignment_(alignment) {}
 
   // Before begin(). A later entry of the same key replaces an earlier one.

@@ -233,7 +233,7 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
   ASSIGN_OR_RETURN(const std::vector<Output> outputs, plan(source, options.group));
   ASSIGN_OR_RETURN(const std::string config, config_text(source, options.group));
   std::error_code ec;
-  if (options.existing == NewFile::Existing::kKept && fs::exists(folder, ec))
+  if (options.existing == Existing::kKept && fs::exists(folder, ec))
     return invalid_argument(fmt::format("{}: exists; give --overwrite or another name", printable(folder)));
   fs::create_directories(folder, ec);
   if (ec) return io_error(fmt::format("{}: cannot be made: {}", printable(folder), ec.message()));

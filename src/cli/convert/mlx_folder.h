@@ -14,7 +14,7 @@ namespace invar {
 struct MlxOptions {
   int32_t group = 64;  // columns per scale: 32, 64, 128
   int threads = 0;     // 0: every core
-  NewFile::Existing existing = NewFile::Existing::kReplaced;
+  Existing existing = Existing::kReplaced;
 };
 
 // `folder` is made if it is not there; with kKept it must not be there. config.json comes last: without it, a

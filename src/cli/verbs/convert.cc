@@ -144,10 +144,12 @@ Status write_packed(Plan& plan, Interrupt& interrupt) {
       ASSIGN_OR_RETURN(const std::unique_ptr<QuantizedSource> quantized,
                        QuantizedSource::make(*source, plan.target,
                                              {.type = plan.convert.type, .threads = plan.convert.threads}));
-      RETURN_IF_ERROR(write_packed_model(*quantized, plan.target, load, quantized->change()).status());
+      RETURN_IF_ERROR(
+          write_packed_model(*quantized, plan.target, load, quantized->change(), plan.convert.existing)
+              .status());
       conversion = quantized->conversion();
     } else {
-      RETURN_IF_ERROR(write_packed_model(*source, plan.target, load).status());
+      RETURN_IF_ERROR(write_packed_model(*source, plan.target, load, "", plan.convert.existing).status());
     }
   }
   const double written_s = seconds_since(start);
@@ -301,7 +303,7 @@ int convert_verb(Arguments args) {
   if (plan.new_types) plan.convert.type = find_encoder(type);
   plan.convert.threads = plan.flags.threads();
   // Not even where somebody makes it while we convert.
-  plan.convert.existing = overwrite ? NewFile::Existing::kReplaced : NewFile::Existing::kKept;
+  plan.convert.existing = overwrite ? Existing::kReplaced : Existing::kKept;
   plan.measure = !no_kl;
 
   Interrupt interrupt;  // without a handler: ends at once, and takes unfinished files along
