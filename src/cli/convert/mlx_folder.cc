@@ -233,7 +233,8 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
   ASSIGN_OR_RETURN(const std::vector<Output> outputs, plan(source, options.group));
   ASSIGN_OR_RETURN(const std::string config, config_text(source, options.group));
   std::error_code ec;
-  if (options.existing == Existing::kKept && fs::exists(folder, ec))
+  const bool free = !fs::exists(folder, ec) || (fs::is_directory(folder, ec) && fs::is_empty(folder, ec));
+  if (options.existing == Existing::kKept && !free)
     return invalid_argument(fmt::format("{}: exists; give --overwrite or another name", printable(folder)));
   fs::create_directories(folder, ec);
   if (ec) return io_error(fmt::format("{}: cannot be made: {}", printable(folder), ec.message()));
