@@ -3,6 +3,7 @@
 // .locks folder as the tools around the hub have them. Released when it goes. Any thread.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
