@@ -55,7 +55,7 @@ class Model {
   // to be wrong. wait_verified(): the outcome, of whoever is about to end; from one thread.
   bool damaged() const;
   Status wait_verified() const;
-  std::string identity() const;   // hex digest of file identity, for cache keys
+  std::string identity() const;  // hex digest of file identity, for cache keys
 
  private:
   struct Impl;
