@@ -75,8 +75,8 @@ Result<Audit> audit_tensors(const ModelSource& source, const ModelConfig& config
   }
   for (const SourceTensor& tensor : source.tensors()) {
     if (used.contains(&tensor)) continue;
-    if ((tensor.name == "rope_freqs.weight" || tensor.name.starts_with("rope_factors_")) &&
-        source.kind() == SourceKind::kGguf) {
+    const auto& folded = config.folded_tensors;
+    if (std::find(folded.begin(), folded.end(), tensor.name) != folded.end()) {
       audit.folded.push_back(tensor.stored_name);
     } else if (may_drop(tensor.name, config)) {
       audit.dropped.push_back(tensor.stored_name);

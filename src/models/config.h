@@ -42,7 +42,7 @@ struct ExpertsConfig {
   bool shared_gate = false;  // its result has a gate
   bool correction = false;   // the choice goes by corrected scores
   bool biases = false;       // of the router and of every matrix
-  ExpertsAttr attr{};        // chosen, routing and unit; the rest is the recorder's
+  ExpertsAttr attr{};        // as the file has it
   ExpertStorage storage = ExpertStorage::kSeparate;
   ExpertNames names;
   std::vector<bool> layers;  // [layers]: those with experts; the others are dense
@@ -86,6 +86,7 @@ struct ModelConfig {
   bool stacked_streams = false;                             // the matrices between streams are one tensor
   std::vector<std::optional<float>> gate_deviations;        // [layers]: what a gate keeps lies above
   std::vector<std::string> idle_tensors;                    // that a file may hold and nothing needs
+  std::vector<std::string> folded_tensors;                  // that were read into this configuration
   double theta = 0, window_theta = 0;  // the bases of rope and window_rope, for those who write a file
 
   LayerShape shape(int32_t layer) const {

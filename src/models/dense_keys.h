@@ -22,7 +22,9 @@ Status check_factor(const char* key, double value, float* out);
 Status check_shape(const ModelConfig& config);
 
 // A side tensor [dim/2] of factors for the rotary frequencies in a GGUF file; empty if there is none.
-Result<std::vector<float>> frequency_factors(const ModelSource& source, const char* name, int32_t dim);
+// `config` is told of one that is there.
+Result<std::vector<float>> frequency_factors(const ModelSource& source, const char* name, int32_t dim,
+                                             ModelConfig* config);
 
 Result<ModelConfig> parse_hf_dense(const ModelSource& source, const DenseRules& rules);
 Result<ModelConfig> parse_gguf_dense(const ModelSource& source, const DenseRules& rules);

@@ -28,7 +28,7 @@ struct ExpertsRules {
   ExpertNames names = {};
 };
 
-// Fills config->experts. Where a file may or may not have experts, none leaves them out.
+// Fills config->experts of a file that has experts; who may have none looks first.
 Status parse_experts(const ModelSource& source, const ExpertsRules& rules, ModelConfig* config);
 
 }  // namespace invar

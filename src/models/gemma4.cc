@@ -85,7 +85,7 @@ Status read_hf(const HfConfig& c, ModelConfig* out) {
   for (int32_t l = 0; l < out->layers; ++l) {
     const bool is_full = out->windows[static_cast<size_t>(l)] == 0;
     out->shapes.push_back(is_full ? full : window);
-    if (wide.value_or(false) && l >= out->layers - shared.value_or(0)) out->shapes.back().ffn *= 2;
+    if (wide.value_or(false) && shared.value_or(0) >= out->layers - l) out->shapes.back().ffn *= 2;
     out->keys_are_values.push_back(keys_are_values.value_or(false) && is_full);
   }
   RETURN_IF_ERROR(check_shapes(*out));
@@ -138,7 +138,7 @@ Status read_gguf(const ModelSource& source, ModelConfig* out) {
   RETURN_IF_ERROR(check_shapes(*out));
   ASSIGN_OR_RETURN(const auto theta, file.get_f32(prefix + "rope.freq_base"));
   ASSIGN_OR_RETURN(const auto window_theta, file.get_f32(prefix + "rope.freq_base_swa"));
-  ASSIGN_OR_RETURN(const auto divisors, frequency_factors(source, "rope_freqs.weight", full_head_dim));
+  ASSIGN_OR_RETURN(const auto divisors, frequency_factors(source, "rope_freqs.weight", full_head_dim, out));
   ASSIGN_OR_RETURN(out->rope,
                    make_rope(static_cast<double>(theta.value_or(1e6f)), full_head_dim, {}, divisors));
   ASSIGN_OR_RETURN(out->window_rope,

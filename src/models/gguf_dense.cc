@@ -120,10 +120,11 @@ Result<RopeScaling> parse_scaling(const Keys& keys) {
 }
 
 // Longrope is told by its tensors; the keys say how far the short list goes.
-Status parse_longrope(const Keys& keys, const ModelSource& source, int32_t dim, int32_t context,
+Status parse_longrope(const Keys& keys, const ModelSource& source, int32_t dim, ModelConfig* out,
                       RopeScaling* s) {
-  ASSIGN_OR_RETURN(s->short_factor, frequency_factors(source, "rope_factors_short.weight", dim));
-  ASSIGN_OR_RETURN(s->long_factor, frequency_factors(source, "rope_factors_long.weight", dim));
+  const int32_t context = out->context_length;
+  ASSIGN_OR_RETURN(s->short_factor, frequency_factors(source, "rope_factors_short.weight", dim, out));
+  ASSIGN_OR_RETURN(s->long_factor, frequency_factors(source, "rope_factors_long.weight", dim, out));
   s->rule = RopeRule::kLongrope;
   ASSIGN_OR_RETURN(const auto original, keys.uniform("rope.scaling.original_context_length"));
   s->original_context = static_cast<double>(original.value_or(context));
@@ -139,11 +140,11 @@ Status parse_rope(const Keys& keys, const ModelSource& source, const DenseRules&
   const double theta = stored ? static_cast<double>(*stored) : 10000;
   RopeScaling scaling;
   if (rules.longrope && source.find("rope_factors_long.weight") != nullptr) {
-    RETURN_IF_ERROR(parse_longrope(keys, source, dim, out->context_length, &scaling));
+    RETURN_IF_ERROR(parse_longrope(keys, source, dim, out, &scaling));
   } else {
     ASSIGN_OR_RETURN(scaling, parse_scaling(keys));
   }
-  ASSIGN_OR_RETURN(const auto divisors, frequency_factors(source, "rope_freqs.weight", dim));
+  ASSIGN_OR_RETURN(const auto divisors, frequency_factors(source, "rope_freqs.weight", dim, out));
   if (!divisors.empty() && scaling.rule != RopeRule::kPlain)
     return refuse("rope_freqs.weight together with rope scaling");
   out->rope_recipe = {theta, dim, scaling, divisors};
@@ -191,7 +192,8 @@ Status parse_vocab(const Keys& keys, const ModelSource& source, ModelConfig* out
 
 }  // namespace
 
-Result<std::vector<float>> frequency_factors(const ModelSource& source, const char* name, int32_t dim) {
+Result<std::vector<float>> frequency_factors(const ModelSource& source, const char* name, int32_t dim,
+                                             ModelConfig* config) {
   std::vector<float> factors;
   if (const SourceTensor* t = source.find(name); t != nullptr) {
     if (std::strcmp(t->type->name, "F32") != 0 || t->shape != std::vector<int64_t>{dim / 2})
@@ -200,6 +202,7 @@ Result<std::vector<float>> frequency_factors(const ModelSource& source, const ch
       return corrupt(fmt::format("{} has no values", name));
     factors.resize(t->data.size() / 4);
     std::memcpy(factors.data(), t->data.data(), t->data.size());
+    config->folded_tensors.emplace_back(name);
   }
   return factors;
 }

@@ -636,6 +636,15 @@ std::vector<float> gguf_frequencies(const std::function<void(GgufWriter&)>& keys
   return model.ok() ? (*model)->graph().ropes[0].inv_freq : std::vector<float>();
 }
 
+TEST(ModelAudit, factors_that_nobody_read_have_no_place) {
+  for (const char* name :
+       {"rope_factors_long.weight", "rope_factors_short.weight", "rope_factors_other.weight"}) {
+    GgufWriter w = tiny_llama();
+    w.tensor(name, {2}, 0, Bytes().fill(8, 0x3F));
+    EXPECT_THAT(gguf_error(w), testing::AllOf(HasSubstr(name), HasSubstr("has no place"))) << name;
+  }
+}
+
 TEST(GgufRope, scaling_metadata_is_honoured_or_refused) {
   const auto plain = gguf_frequencies({});
   ASSERT_EQ(plain.size(), 2u);
