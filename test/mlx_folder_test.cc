@@ -124,20 +124,36 @@ TEST(MlxFolder, says_what_it_does_not_write) {
 TEST(MlxFolder, nothing_of_an_older_model_stays_beside_it) {
   const std::string folder = fresh_folder("older");
   std::filesystem::create_directory(folder);
-  for (const char* name : {"config.json", "chat_template.jinja", "model.safetensors.index.json", "notes.txt"})
+  for (const char* name :
+       {"config.json", "chat_template.jinja", "model.safetensors.index.json", "tokenizer.model", "notes.txt"})
     std::ofstream(folder + "/" + name) << "old";
   ASSERT_TRUE(convert("models/llama-q256", folder).ok());
   EXPECT_FALSE(std::filesystem::exists(folder + "/chat_template.jinja"));
   EXPECT_FALSE(std::filesystem::exists(folder + "/model.safetensors.index.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/tokenizer.model"));
   EXPECT_TRUE(std::filesystem::exists(folder + "/notes.txt")) << "is nobody's model";
   EXPECT_TRUE(ModelSource::open(folder).ok());
 
-  // Without room for its weights, the folder is no model.
-  std::filesystem::remove(folder + "/model.safetensors");
-  std::filesystem::create_directory(folder + "/model.safetensors");
-  std::ofstream(folder + "/model.safetensors/in the way") << "x";
+  // Without room for all of its files, the folder is no model.
+  std::filesystem::remove(folder + "/tokenizer.json");
+  std::filesystem::create_directory(folder + "/tokenizer.json");
+  std::ofstream(folder + "/tokenizer.json/in the way") << "x";
   EXPECT_FALSE(convert("models/llama-q256", folder).ok());
   EXPECT_FALSE(std::filesystem::exists(folder + "/config.json"));
+}
+
+TEST(MlxFolder, what_is_refused_leaves_the_old_model) {
+  const std::string source = fresh_folder("nan"), folder = fresh_folder("kept");
+  std::filesystem::copy(oracle_path("models/llama-q256"), source);
+  const std::string file = source + "/model.safetensors";
+  const auto bytes = std::filesystem::file_size(file);
+  std::fstream(file, std::ios::binary | std::ios::in | std::ios::out).seekp(std::streamoff(bytes / 2))
+      << std::string(bytes / 2, char(0xFF));
+  ASSERT_TRUE(convert("models/llama-q256", folder).ok());
+  const auto bad = ModelSource::open(source);
+  ASSERT_TRUE(bad.ok()) << bad.status().message();
+  EXPECT_THAT(convert_to_mlx(**bad, folder, {}).status().message(), HasSubstr("holds NaN"));
+  EXPECT_TRUE(ModelSource::open(folder).ok());
 }
 
 TEST(MlxFolder, experts_of_several_types_are_refused) {

@@ -200,7 +200,8 @@ Result<std::string> config_text(const ModelSource& source, int32_t group) {
 // Of what a reader of the folder looks at, nothing of another model must stay. config.json goes first:
 // without it, the folder is no model, whenever the rest is interrupted.
 Status remove_old_model(const fs::path& folder) {
-  std::vector<std::string> old = {"config.json", "model.safetensors", "model.safetensors.index.json"};
+  std::vector<std::string> old = {"config.json", "model.safetensors", "model.safetensors.index.json",
+                                  "tokenizer.model"};
   old.insert(old.end(), std::begin(kSideFiles), std::end(kSideFiles));
   for (const std::string& name : old) {
     std::error_code ec;
@@ -223,6 +224,7 @@ Status copy_side_files(const fs::path& from, const fs::path& to) {
     fs::copy_file(file.path(), to / name, fs::copy_options::overwrite_existing, ec);
     if (ec) return io_error(fmt::format("{}: cannot be copied: {}", printable(name), ec.message()));
   }
+  if (ec) return io_error(fmt::format("{}: cannot be read: {}", printable(from.string()), ec.message()));
   return {};
 }
 
@@ -238,11 +240,9 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
     return invalid_argument(fmt::format("{}: exists; give --overwrite or another name", printable(folder)));
   fs::create_directories(folder, ec);
   if (ec) return io_error(fmt::format("{}: cannot be made: {}", printable(folder), ec.message()));
-  const fs::path given(source.path()), from = fs::is_directory(given) ? given : given.parent_path();
+  const fs::path from(source.path());
   if (fs::equivalent(from, folder, ec))
     return invalid_argument(fmt::format("{}: is the source itself; name another folder", printable(folder)));
-  RETURN_IF_ERROR(remove_old_model(folder));
-
   Conversion c;
   uint64_t data_bytes = 0;
   NewFile weights((fs::path(folder) / "model.safetensors").string(), "", options.existing);
@@ -272,6 +272,7 @@ Result<Conversion> convert_to_mlx(const ModelSource& source, const std::string& 
       }
     }
   }
+  RETURN_IF_ERROR(remove_old_model(folder));  // not before: whatever is refused leaves it as it is
   RETURN_IF_ERROR(weights.finish());
   RETURN_IF_ERROR(copy_side_files(from, folder));
   NewFile configuration((fs::path(folder) / "config.json").string(), "", options.existing);
