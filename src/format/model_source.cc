@@ -45,7 +45,8 @@ const SourceTensor* ModelSource::find(std::string_view canonical_name) const {
 
 std::string ModelSource::name() const {
   if (packed() != nullptr) return packed()->name;
-  const std::filesystem::path full = std::filesystem::path(path()).lexically_normal();
+  std::error_code ec;
+  const std::filesystem::path full = std::filesystem::absolute(path(), ec).lexically_normal();
   return (full.has_filename() ? full : full.parent_path()).filename().string();
 }
 

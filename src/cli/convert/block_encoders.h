@@ -13,7 +13,7 @@ namespace invar {
 struct BlockEncoder {
   const char* type;   // a WeightType's name
   int32_t file_type;  // general.file_type of files that are mostly this
-  // n: a multiple of the type's block; x are finite. False: a value that the type cannot hold (F16 alone).
+  // n: a multiple of the type's block; x are finite. False: a value that the type, or its scale, cannot hold.
   bool (*encode)(const float* x, int64_t n, std::byte* out);
 };
 

@@ -85,9 +85,9 @@ Result<Conversion> convert_gguf(const ModelSource& source, const std::string& pa
                                 const ConvertOptions& options) {
   const GgufFile* gguf = source.gguf();
   CHECK(gguf != nullptr);
-  std::error_code ec;
-  if (std::filesystem::equivalent(source.path(), path, ec))
-    return invalid_argument(fmt::format("{}: is the source itself; name another file", path));
+  for (const std::string& file : source.files())
+    if (std::error_code ec; std::filesystem::equivalent(file, path, ec))
+      return invalid_argument(fmt::format("{}: is the source itself; name another file", path));
   GgufFileWriter writer(path, gguf->alignment(), options.existing);
   for (const GgufEntry& e : gguf->entries())
     if (!e.key.starts_with("split.")) writer.add_entry(e);
@@ -108,6 +108,7 @@ Result<Conversion> convert_gguf(const ModelSource& source, const std::string& pa
     c.bytes_after += bytes;
     ++c.tensors;
     c.kept += &type == t.type ? 1 : 0;
+    c.widened += t.type->ggml_type < 0 && type.name == std::string_view("F32");
     ++c.types[type.name];
   }
   RETURN_IF_ERROR(writer.begin());

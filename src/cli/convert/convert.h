@@ -17,8 +17,9 @@
 namespace invar {
 
 struct ConvertOptions {
-  const BlockEncoder* type = nullptr;  // of the matrices; nullptr: every tensor as it is
-  int threads = 0;                     // 0: every core
+  // Of the matrices; nullptr: every tensor as it is, F32 where GGUF has no type for it.
+  const BlockEncoder* type = nullptr;
+  int threads = 0;  // 0: every core
   Existing existing = Existing::kReplaced;
 };
 
@@ -26,6 +27,7 @@ struct Conversion {
   uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
   uint64_t file_bytes = 0;
   int tensors = 0, kept = 0;         // kept: byte for byte
+  int widened = 0;                   // to F32, since GGUF has no type for them
   std::map<std::string, int> types;  // of the tensors written
 };
 
@@ -41,7 +43,7 @@ struct ConvertedTensor {
 // for. The output layer (and an embedding that may be tied to it) has at least Q8_0; rows that a block does
 // not divide get Q8_0, else F16.
 const WeightType& converted_type(const ConvertedTensor& tensor, const BlockEncoder* wanted);
-// Of a tensor of a GGUF file. Those with factors beside them stay.
+// Of a tensor of a GGUF file. One with factors beside it counts as F32.
 const WeightType& converted_type(const SourceTensor& tensor, const BlockEncoder* wanted);
 
 double bits_per_weight(const WeightType& type);

@@ -156,6 +156,8 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
     types.push_back(&type_of(t, options.type));
     work += elements_of(t.shape);
     c.kept += types.back() == t.natural ? 1 : 0;
+    const WeightType& stored = *plan.audit.tensors[size_t(t.pieces.front().weight)]->type;
+    c.widened += stored.ggml_type < 0 && types.back()->name == std::string_view("F32");
     ++c.types[types.back()->name];
     ++c.tensors;
     c.bytes_after += uint64_t(elements_of(t.shape) / types.back()->block * types.back()->block_bytes);
@@ -167,8 +169,7 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
   const auto begin = [&](ToldKeys told) -> Status {
     writer.emplace(path, kGgufAlignment, options.existing);
     add_metadata(plan.config, plan.family->name, told, *writer);
-    writer->add_string("general.name",
-                       std::filesystem::path(source.path()).lexically_normal().filename().string());
+    writer->add_string("general.name", source.name());
     if (const auto type = file_type(plan, options.type))
       writer->add_u32("general.file_type", uint32_t(*type));
     writer->add_u32("general.quantization_version", 2);

@@ -80,6 +80,7 @@ ScratchMap::~ScratchMap() {
 }
 
 void ScratchMap::drop(std::span<const std::byte> part) const {
+  if (part.empty()) return;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const auto offset = static_cast<size_t>(part.data() - data_);
   const size_t begin = offset / page * page;

@@ -45,10 +45,10 @@ void print_text(const Conversion& c, const BlockEncoder* asked, const Result<Mod
   fmt::print("tensors     {}: {}; {} unchanged; {} from {} ({:.1f}%)\n", c.tensors, types_text(c), c.kept,
              size_text(c.bytes_after), size_text(c.bytes_before),
              c.bytes_before > 0 ? 100.0 * double(c.bytes_after) / double(c.bytes_before) : 100.0);
-  if (c.bytes_after > c.bytes_before + c.bytes_before / 2)
+  if (c.widened > 0)
     fmt::print(
-        "note        larger than its source: weights of a type that GGUF lacks became F32; --type Q8_0 or "
-        "--packed keeps it small\n");
+        "note        {} of a type that GGUF lacks became F32; --type Q8_0 or --packed keeps them small\n",
+        c.widened);
   if (asked != nullptr && c.types.contains("Q8_0") && std::string_view(asked->type) != "Q8_0")
     fmt::print("note        {} got Q8_0: output layer, embedding, or rows that blocks of {} do not divide\n",
                c.types.at("Q8_0"), asked->type);
@@ -259,9 +259,9 @@ int convert_verb(Arguments args) {
       "SRC: a model as --model takes it; DST: the .gguf file to write, with --packed the .packed file, with "
       "--type MLX-4 the folder, none: the cache of packed weights");
   flags.section("Conversion");
-  flags.choice(
-      "--type", &type, types,
-      "of the matrices; vectors, norms, routers and what is smaller already stay (default: all stay)");
+  flags.choice("--type", &type, types,
+               "of the matrices; vectors, norms, routers and, for a quantized type, what is smaller already "
+               "stay (default: all stay)");
   flags.on("--packed", &plan.packed,
            "write a packed model, which starts at once: the same bits, or with --type its type");
   flags.on("--overwrite", &overwrite, "DST may exist");
@@ -295,16 +295,21 @@ int convert_verb(Arguments args) {
     if (!overwrite && !empty_folder && std::filesystem::exists(plan.target, ec))
       return fail_usage(invalid_argument(
           fmt::format("{}: exists; give --overwrite or another name", shown_value(plan.target))));
-  } else if (!type.empty() || plan.packed) {
-    return fail_usage(invalid_argument(fmt::format(
-        "{} is about a file: name the target, invar convert SRC DST", plan.packed ? "--packed" : "--type")));
+  } else {
+    for (const auto& [given, flag] : {std::pair{plan.packed, "--packed"},
+                                      {!type.empty(), "--type"},
+                                      {overwrite, "--overwrite"},
+                                      {no_kl, "--no-kl"}})
+      if (given)
+        return fail_usage(invalid_argument(
+            fmt::format("{} is about a file: name the target, invar convert SRC DST", flag)));
   }
   plan.new_types = !type.empty();
   if (plan.new_types) plan.convert.type = find_encoder(type);
   plan.convert.threads = plan.flags.threads();
   // Not even where somebody makes it while we convert.
   plan.convert.existing = overwrite ? Existing::kReplaced : Existing::kKept;
-  plan.measure = !no_kl;
+  plan.measure = !no_kl && (!plan.packed || plan.new_types);
 
   Interrupt interrupt;  // without a handler: ends at once, and takes unfinished files along
   if (const Status s = convert(plan, interrupt); !s.ok()) return fail(s);
