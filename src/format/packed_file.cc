@@ -166,8 +166,9 @@ Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, co
   void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED) return file_error(path, "map it", errno);
   file->take_map(map, static_cast<size_t>(info.st_size), start);
-  // Starts reading; all of it is wanted soon, where all of it can stay.
-  if (file->size_ < memory_size()) madvise(map, start + file->size_, MADV_WILLNEED);
+  // All of it is wanted soon, where all of it can stay.
+  if (file->size_ < memory_size())
+    file->read_ahead_.emplace(std::span(static_cast<const std::byte*>(map), start + file->size_));
   const Status status =
       check_header({file->data_, file->size_}, file->prefix_, sections.size(), file->offsets_.back());
   if (!status.ok()) return corrupt(fmt::format("{} {}", path, status.message()));
@@ -212,6 +213,7 @@ Result<std::unique_ptr<PackedFile>> PackedFile::create(const std::string& path, 
 
 PackedFile::~PackedFile() {
   closing_.store(true, std::memory_order_relaxed);
+  read_ahead_.reset();
   if (verifier_.joinable()) verifier_.join();
   if (publisher_.joinable()) publisher_.join();
   if (!temporary_.empty()) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "base/mapped_fault.h"
 #include "base/status.h"
 #include "base/temporary_files.h"
+#include "format/read_ahead.h"
 #include "tensor/packed.h"
 
 namespace invar {
@@ -92,6 +94,7 @@ class PackedFile {
   int fd_ = -1;
   bool writable_ = false;
   std::thread publisher_, verifier_;
+  std::optional<ReadAhead> read_ahead_;
   std::atomic<bool> closing_{false}, damaged_{false};
   Status published_;
 };
