@@ -1,8 +1,8 @@
-#include "server/base64.h"
+#include "base/base64.h"
 
 #include <cstdint>
 
-namespace invar::server {
+namespace invar {
 namespace {
 
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -44,4 +44,4 @@ std::optional<std::string> base64_bytes(std::string_view text) {
   return out;
 }
 
-}  // namespace invar::server
+}  // namespace invar

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace invar::server {
+namespace invar {
 
 std::string base64_text(std::string_view bytes);
 std::optional<std::string> base64_bytes(std::string_view text);  // none: not base64
 
-}  // namespace invar::server
+}  // namespace invar

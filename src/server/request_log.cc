@@ -12,11 +12,11 @@
 #include <filesystem>
 
 #include "api/json_text.h"
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "server/background_queue.h"
-#include "server/base64.h"
 #include "server/wall_time.h"
 
 namespace invar::server {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "api/json_text.h"
-#include "server/base64.h"
+#include "base/base64.h"
 #include "server/request_head.h"
 
 namespace invar::server {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "server/base64.h"
+#include "base/base64.h"
 #include "server/request_log_reader.h"
 #include "server/response_head.h"
 #include "server/testing/raw_client.h"

@@ -5,9 +5,9 @@
 
 #include <boost/json.hpp>
 
+#include "base/base64.h"
 #include "base/quote.h"
 #include "cli/convert/tokenizer_json.h"
-#include "server/base64.h"
 #include "text/gguf_vocab.h"
 
 namespace invar {
@@ -54,7 +54,7 @@ Status read_rules(const json::object& file, GgufTokenizer& t) {
   if (!has_only(cut, {"Metaspace", "WhitespaceSplit"}))
     return refuse_tokenizer("GGUF has no words for its pre_tokenizer, " + shown_at(file, "pre_tokenizer"));
   if (const json::object* table = find_step(normalizer, "Precompiled")) {
-    const auto bytes = server::base64_bytes(text_at(*table, "precompiled_charsmap"));
+    const auto bytes = base64_bytes(text_at(*table, "precompiled_charsmap"));
     if (!bytes) return corrupt("tokenizer.json: normalizer: precompiled_charsmap is not base64");
     t.charsmap = *bytes;
   }
