@@ -326,6 +326,9 @@ refused "a quantization that is not there" 1 "has no Q2_K; it has tiny-F32.gguf"
 refused "a short name that is not there" 1 "invar pull gemma3-270m" "$invar" run --model gemma3-270m hello
 refused "a mistyped short name" 1 "did you mean gemma3-270m" "$invar" run --model gemma-270m hello
 refused "pull without a name" 2 "which model" "$invar" pull
+refused "pull of a short name that is none" 2 "no short name (smollm2-135m, gemma3-270m) and no owner/name" "$invar" pull qwen
+refused "rm of a short name that is none" 2 "no short name (smollm2-135m, gemma3-270m) and no owner/name" "$invar" rm qwen
+refused "a model that is none" 1 "short names are smollm2-135m, gemma3-270m" "$invar" run --model qwen hello
 refused "pull of a path" 2 "no name of a repository" "$invar" pull ./x
 HF_ENDPOINT=ftp://x refused "pull, endpoint" 1 "HF_ENDPOINT" "$invar" pull own/tiny
 HF_HUB_OFFLINE=1 refused "pull, offline" 1 "HF_HUB_OFFLINE" "$invar" pull own/tiny

@@ -29,6 +29,23 @@ const ModelAlias* find_alias(std::string_view name) {
   return nullptr;
 }
 
+std::string alias_names() {
+  std::string names;
+  for (const ModelAlias& alias : kAliases)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", alias.name);
+  return names;
+}
+
+Status check_model_name(const std::string& text) {
+  if (find_alias(text) != nullptr) return {};
+  if (text.find('/') == std::string::npos)
+    return invalid_argument(
+        fmt::format("{}: no short name ({}) and no owner/name of a repository, such as owner/name:Q4_K_M; "
+                    "invar ls shows what is here",
+                    shown_value(text), alias_names()));
+  return parse_hub_name(text).status();
+}
+
 std::string alias_path(const ModelAlias& alias) {
   const std::string& cache = environment().cache_dir;
   return cache.empty() ? "" : cache + "/models/" + alias.file;
@@ -61,9 +78,11 @@ Result<std::string> find_model(const std::string& text, const HubCache& cache) {
     std::vector<std::string> names;
     for (const ModelAlias& alias : kAliases)
       names.emplace_back(alias.name);
-    if (const std::string near = nearest_text(text, names); !near.empty())
-      return not_found(fmt::format("{}: there is no such file, folder or short name; did you mean {}?",
-                                   shown_value(text), near));
+    const std::string near = nearest_text(text, names);
+    return not_found(fmt::format(
+        "{}: there is no such file, folder or short name; {}", shown_value(text),
+        near.empty() ? fmt::format("short names are {}, and invar ls shows what is here", alias_names())
+                     : fmt::format("did you mean {}?", near)));
   }
   return text;
 }

@@ -21,6 +21,9 @@ struct ModelAlias {
 };
 std::span<const ModelAlias> model_aliases();
 const ModelAlias* find_alias(std::string_view name);  // nullptr: there is none
+std::string alias_names();                            // "smollm2-135m, gemma3-270m"
+// That a name to fetch or remove is an alias or has the form of a HubName.
+Status check_model_name(const std::string& text);
 // Where the start script puts the file; "" without a cache folder.
 std::string alias_path(const ModelAlias& alias);
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -337,7 +338,10 @@ TEST_F(HubPull, waits_as_long_as_a_busy_server_says) {
     return r.number == 1 && r.path.starts_with("/api/") ? FakeReply{429, {"Retry-After: 7"}, "slow down", -1}
                                                         : honest(r);
   };
+  ::testing::internal::CaptureStderr();
   ASSERT_TRUE(run().ok());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("status 429; trying again in 7.0 s"));
   EXPECT_EQ(waits, std::vector<double>{7});
   fs::remove_all(folder);
   waits.clear();

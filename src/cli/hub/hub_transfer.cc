@@ -347,6 +347,10 @@ struct HubTransfer::Impl {
     if (pause > kLongestRetryAfter_s)
       return {Code::kUnavailable,
               fmt::format("{}: the server asks to wait {:.0f} s; run it again then", r.part.what, pause)};
+    // Files show their progress; before them, nothing would tell why it takes so long.
+    if (r.part.end < 0)
+      fmt::print(stderr, "invar: {}: {}; trying again in {:.1f} s\n", r.part.what,
+                 printable_within(r.flaw, kShownBytes), pause);
     if (from_start) r.at = r.part.begin;
     r.url = url, r.redirects = 0;
     r.not_before_ns = now_ns() + int64_t(pause * 1e9);

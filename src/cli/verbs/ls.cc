@@ -198,10 +198,8 @@ int rm_verb(Arguments args) {
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (names.empty())
     return fail_usage(invalid_argument("which model? invar rm NAME; invar ls shows the names"));
-  for (const std::string& name : names) {
-    if (find_alias(name) != nullptr) continue;
-    if (const auto parsed = parse_hub_name(name); !parsed.ok()) return fail_usage(parsed.status());
-  }
+  for (const std::string& name : names)
+    if (const Status s = check_model_name(name); !s.ok()) return fail_usage(s);
   const HubCache cache(environment().hub_cache);
   for (const std::string& name : names) {
     const ModelAlias* alias = find_alias(name);

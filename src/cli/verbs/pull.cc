@@ -112,10 +112,8 @@ int pull_verb(Arguments args) {
   if (const auto end = parse_or_end(flags, args)) return *end;
   if (names.empty())
     return fail_usage(invalid_argument("which model? invar pull NAME, such as owner/name:Q4_K_M"));
-  for (const std::string& name : names) {
-    if (find_alias(name) != nullptr) continue;
-    if (const auto parsed = parse_hub_name(name); !parsed.ok()) return fail_usage(parsed.status());
-  }
+  for (const std::string& name : names)
+    if (const Status s = check_model_name(name); !s.ok()) return fail_usage(s);
 
   Interrupt interrupt;
   std::atomic<bool> stop{false};
