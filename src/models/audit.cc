@@ -26,10 +26,6 @@ bool may_drop(const std::string& name, const ModelConfig& config) {
   return name == "lm_head.weight" && config.tied_head;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 Status check(const Weight& weight, const SourceTensor& tensor) {
   std::vector<int64_t> wanted = {weight.fused.empty() ? weight.rows : weight.fused_rows};
   if (weight.kind == Weight::Kind::kMatrix)

@@ -48,6 +48,14 @@ struct ExpertsConfig {
   std::vector<bool> layers;  // [layers]: those with experts; the others are dense
 };
 
+// Gemma 3n: several streams of values between layers, of which one at a time is active.
+struct AltUpConfig {
+  int32_t streams = 1, active = 0, laurel_rank = 0;
+  bool scales_correction = false;                     // of the active stream
+  bool stacked = false;                               // the matrices between streams are one tensor
+  std::vector<std::optional<float>> gate_deviations;  // [layers]: what a gate keeps lies above
+};
+
 struct ModelConfig {
   int32_t vocab = 0;
   int32_t hidden = 0;
@@ -81,13 +89,10 @@ struct ModelConfig {
   std::vector<bool> keys_are_values;  // [layers]: no projection for values; empty: none
   int32_t layer_input = 0;            // width of the input that every layer has of its own; 0: none
   int32_t layer_input_vocab = 0;      // rows of its table
-  int32_t streams = 1, active_stream = 0, laurel_rank = 0;  // Gemma 3n
-  bool scales_correction = false;                           // of the active stream
-  bool stacked_streams = false;                             // the matrices between streams are one tensor
-  std::vector<std::optional<float>> gate_deviations;        // [layers]: what a gate keeps lies above
-  std::vector<std::string> idle_tensors;                    // that a file may hold and nothing needs
-  std::vector<std::string> folded_tensors;                  // that were read into this configuration
-  double theta = 0, window_theta = 0;  // the bases of rope and window_rope, for those who write a file
+  AltUpConfig altup;
+  std::vector<std::string> idle_tensors;    // that a file may hold and nothing needs
+  std::vector<std::string> folded_tensors;  // that were read into this configuration
+  double theta = 0, window_theta = 0;       // the bases of rope and window_rope, for those who write a file
 
   LayerShape shape(int32_t layer) const {
     return shapes.empty() ? LayerShape{kv_heads, head_dim, ffn} : shapes[static_cast<size_t>(layer)];

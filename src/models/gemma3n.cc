@@ -22,7 +22,8 @@ using Streams = std::vector<ValueId>;
 // Stream i >= 1 from or to the embedding; files keep these matrices one by one or as one stack.
 ValueId project_stream(DenseRecorder& r, const ModelConfig& c, const std::string& site, const char* stack,
                        int32_t i, ValueId x) {
-  if (c.stacked_streams) return r.linear_of_stack(site, x, stack, c.hidden, c.hidden, c.streams - 1, i - 1);
+  if (c.altup.stacked)
+    return r.linear_of_stack(site, x, stack, c.hidden, c.hidden, c.altup.streams - 1, i - 1);
   return r.linear(site, x, fmt::format("{}.{}", stack, i - 1), c.hidden, c.hidden);
 }
 
@@ -30,13 +31,13 @@ ValueId project_stream(DenseRecorder& r, const ModelConfig& c, const std::string
 ValueId record_modalities(DenseRecorder& r, const ModelConfig& c, const std::string& site, ValueId x) {
   ValueId m = r.norm(site + "_norm", x, "altup.router_norm");
   m = r.scale(site + "_scale", m, static_cast<float>(1.0 / c.hidden));
-  return r.tanh(site, r.linear(site + "_router", m, "altup.modality_router", c.streams, c.hidden));
+  return r.tanh(site, r.linear(site + "_router", m, "altup.modality_router", c.altup.streams, c.hidden));
 }
 
 // stream i + the sum over j of factor (i, j) times stream j.
 Streams record_prediction(DenseRecorder& r, const ModelConfig& c, const Streams& x) {
-  const int32_t n = c.streams;
-  const ValueId m = record_modalities(r, c, "altup.before", x[static_cast<size_t>(c.active_stream)]);
+  const int32_t n = c.altup.streams;
+  const ValueId m = record_modalities(r, c, "altup.before", x[static_cast<size_t>(c.altup.active)]);
   const ValueId factors = r.linear("altup.predict", m, "altup.prediction_coefs", int64_t{n} * n, n);
   Streams out = x;
   for (int32_t i = 0; i < n; ++i)
@@ -51,11 +52,12 @@ Streams record_prediction(DenseRecorder& r, const ModelConfig& c, const Streams&
 // prediction i + (1 + factor i) times the distance of the active one from what came out.
 Streams record_correction(DenseRecorder& r, const ModelConfig& c, const Streams& predicted, ValueId y) {
   const ValueId m = record_modalities(r, c, "altup.after", y);
-  const ValueId factors = r.linear("altup.correct", m, "altup.correction_coefs", c.streams, c.streams);
-  const ValueId active = predicted[static_cast<size_t>(c.active_stream)];
+  const ValueId factors =
+      r.linear("altup.correct", m, "altup.correction_coefs", c.altup.streams, c.altup.streams);
+  const ValueId active = predicted[static_cast<size_t>(c.altup.active)];
   const ValueId distance = r.add("altup.distance", y, r.scale("altup.minus", active, -1));
   Streams out;
-  for (int32_t i = 0; i < c.streams; ++i) {
+  for (int32_t i = 0; i < c.altup.streams; ++i) {
     const std::string site = fmt::format("altup.correct.{}", i);
     const ValueId moved = r.add(site + ".whole", predicted[static_cast<size_t>(i)], distance);
     out.push_back(r.add_scaled(site, moved, distance, factors, i));
@@ -66,8 +68,8 @@ Streams record_correction(DenseRecorder& r, const ModelConfig& c, const Streams&
 ValueId record_layer(DenseRecorder& r, const ModelConfig& c, ValueId x, int32_t l) {
   const float root_of_half = static_cast<float>(1.0 / std::sqrt(2.0));
   const ValueId h = r.norm("attn_norm", x, "input_layernorm");
-  const ValueId thin = r.linear("laurel.left", h, "laurel.linear_left", c.laurel_rank, c.hidden);
-  ValueId laurel = r.linear("laurel.right", thin, "laurel.linear_right", c.hidden, c.laurel_rank);
+  const ValueId thin = r.linear("laurel.left", h, "laurel.linear_left", c.altup.laurel_rank, c.hidden);
+  ValueId laurel = r.linear("laurel.right", thin, "laurel.linear_right", c.hidden, c.altup.laurel_rank);
   laurel = r.add("laurel", h, r.norm("laurel.norm", laurel, "laurel.post_laurel_norm"));
 
   ValueId q = r.linear("attn.q", h, "self_attn.q_proj", r.q_width(), c.hidden, c.qkv_bias);
@@ -90,7 +92,7 @@ ValueId record_layer(DenseRecorder& r, const ModelConfig& c, ValueId x, int32_t 
 
   const ValueId m = r.norm("mlp_norm", t, "pre_feedforward_layernorm");
   ValueId gate = r.linear("mlp.gate", m, "mlp.gate_proj", c.ffn, c.hidden);
-  if (const auto deviations = c.gate_deviations[static_cast<size_t>(l)]; deviations)
+  if (const auto deviations = c.altup.gate_deviations[static_cast<size_t>(l)]; deviations)
     gate = r.sparsify("mlp.sparse", gate, *deviations);
   const ValueId up = r.linear("mlp.up", m, "mlp.up_proj", c.ffn, c.hidden);
   const ValueId y = r.gated_gelu("mlp.act", gate, up);
@@ -105,7 +107,7 @@ Result<Graph> build_gemma3n(const ModelConfig& c) {
   const ValueId embedded = r.embed();
   const ValueId inputs = record_layer_inputs(r, c, embedded);
   Streams x = {embedded};
-  for (int32_t i = 1; i < c.streams; ++i) {
+  for (int32_t i = 1; i < c.altup.streams; ++i) {
     const std::string site = fmt::format("streams.{}", i);
     const ValueId y = project_stream(r, c, site + ".in", "model.altup_projections", i, embedded);
     x.push_back(r.match_rms(site, y, embedded, kLeastMeanSquare));
@@ -113,10 +115,10 @@ Result<Graph> build_gemma3n(const ModelConfig& c) {
   for (int32_t l = 0; l < c.layers; ++l) {
     r.begin_layer(l);
     const Streams predicted = record_prediction(r, c, x);
-    const ValueId y = record_layer(r, c, predicted[static_cast<size_t>(c.active_stream)], l);
+    const ValueId y = record_layer(r, c, predicted[static_cast<size_t>(c.altup.active)], l);
     x = record_correction(r, c, predicted, y);
-    ValueId active = x[static_cast<size_t>(c.active_stream)];
-    if (c.scales_correction)
+    ValueId active = x[static_cast<size_t>(c.altup.active)];
+    if (c.altup.scales_correction)
       active = r.multiply("altup.active_scale", active, "altup.correct_output_scale", c.hidden);
     const ValueId own = record_layer_input(r, c, active, inputs, l);
     for (size_t i = 1; i < x.size(); ++i)
@@ -124,13 +126,13 @@ Result<Graph> build_gemma3n(const ModelConfig& c) {
   }
   r.end_layers();
   ValueId sum = x[0];
-  for (int32_t i = 1; i < c.streams; ++i) {
+  for (int32_t i = 1; i < c.altup.streams; ++i) {
     const std::string site = fmt::format("streams.{}.out", i);
     const ValueId y =
         project_stream(r, c, site, "model.altup_unembed_projections", i, x[static_cast<size_t>(i)]);
     sum = r.add(site + "_sum", sum, r.match_rms(site + "_rms", y, x[0], kLeastMeanSquare));
   }
-  const ValueId mean = r.scale("streams.mean", sum, static_cast<float>(1.0 / c.streams));
+  const ValueId mean = r.scale("streams.mean", sum, static_cast<float>(1.0 / c.altup.streams));
   return std::move(r).finish(mean);
 }
 

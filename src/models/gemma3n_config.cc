@@ -52,17 +52,17 @@ Status read_sparsity(const HfConfig& c, ModelConfig* out) {
     const double part = pattern ? (*pattern)[l] : layers > 10 && l < 10 ? 0.95 : 0;
     if (!(part >= 0 && part <= 0.999))
       return corrupt(fmt::format("activation_sparsity_pattern has {}, not between 0 and 0.999", part));
-    out->gate_deviations.push_back(part > 0 ? std::optional(deviations_of(part)) : std::nullopt);
+    out->altup.gate_deviations.push_back(part > 0 ? std::optional(deviations_of(part)) : std::nullopt);
   }
   return {};
 }
 
 Status set_streams(const char* count_key, int64_t count, const char* active_key, int64_t active,
                    ModelConfig* out) {
-  RETURN_IF_ERROR(check_size(count_key, count, kMaxStreams, &out->streams));
-  if (active < 0 || active >= out->streams)
-    return corrupt(fmt::format("{} is {} of {} streams", active_key, active, out->streams));
-  out->active_stream = static_cast<int32_t>(active);
+  RETURN_IF_ERROR(check_size(count_key, count, kMaxStreams, &out->altup.streams));
+  if (active < 0 || active >= out->altup.streams)
+    return corrupt(fmt::format("{} is {} of {} streams", active_key, active, out->altup.streams));
+  out->altup.active = static_cast<int32_t>(active);
   return {};
 }
 
@@ -76,8 +76,8 @@ Status read_hf(const HfConfig& c, ModelConfig* out) {
   ASSIGN_OR_RETURN(const auto input_vocab, c.get_int("vocab_size_per_layer_input"));
   RETURN_IF_ERROR(
       set_streams("altup_num_inputs", streams.value_or(4), "altup_active_idx", active.value_or(0), out));
-  out->scales_correction = scales.value_or(true);
-  RETURN_IF_ERROR(check_size("laurel_rank", rank.value_or(64), kMaxWidth, &out->laurel_rank));
+  out->altup.scales_correction = scales.value_or(true);
+  RETURN_IF_ERROR(check_size("laurel_rank", rank.value_or(64), kMaxWidth, &out->altup.laurel_rank));
   RETURN_IF_ERROR(read_sparsity(c, out));
   RETURN_IF_ERROR(
       check_size("hidden_size_per_layer_input", input.value_or(256), kMaxWidth, &out->layer_input));
@@ -94,7 +94,7 @@ Status read_deviations(const GgufFile& file, const std::string& key, ModelConfig
   for (const float z : *stored) {
     const bool sparse = z != -std::numeric_limits<float>::infinity();
     if (sparse && !(std::fabs(z) <= kMaxDeviations)) return corrupt(fmt::format("{} has {}", key, z));
-    out->gate_deviations.push_back(sparse ? std::optional(z) : std::nullopt);
+    out->altup.gate_deviations.push_back(sparse ? std::optional(z) : std::nullopt);
   }
   return {};
 }
@@ -122,9 +122,9 @@ Status read_gguf(const ModelSource& source, ModelConfig* out) {
   ASSIGN_OR_RETURN(const int64_t rank, rows_of(source, "model.layers.0.laurel.linear_left.weight"));
   ASSIGN_OR_RETURN(const int64_t input_vocab, rows_of(source, "model.embed_tokens_per_layer.weight"));
   RETURN_IF_ERROR(set_streams("altup.num_inputs", streams, "altup.active_idx", active, out));
-  out->stacked_streams = true;
-  out->scales_correction = source.find("model.layers.0.altup.correct_output_scale") != nullptr;
-  RETURN_IF_ERROR(check_size("the number of rows of laurel_l", rank, kMaxWidth, &out->laurel_rank));
+  out->altup.stacked = true;
+  out->altup.scales_correction = source.find("model.layers.0.altup.correct_output_scale") != nullptr;
+  RETURN_IF_ERROR(check_size("the number of rows of laurel_l", rank, kMaxWidth, &out->altup.laurel_rank));
   RETURN_IF_ERROR(read_deviations(file, prefix + "activation_sparsity_scale", out));
   // Written by newer converters only; the models that there are have this one.
   if (file.find(prefix + "final_logit_softcapping") == nullptr) out->logits_softcap = 30;

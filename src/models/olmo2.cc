@@ -45,11 +45,7 @@ Result<Graph> build_olmo2(const ModelConfig& c) {
     const ValueId o = r.linear("attn.o", a, "self_attn.o_proj", c.hidden, r.q_width(), c.output_bias);
     x = r.add("attn_residual", x, r.norm("attn_post_norm", o, "post_attention_layernorm"));
 
-    const ValueId gate = r.linear("mlp.gate", x, "mlp.gate_proj", c.ffn, c.hidden);
-    const ValueId up = r.linear("mlp.up", x, "mlp.up_proj", c.ffn, c.hidden);
-    const ValueId y = r.gated_silu("mlp.act", gate, up);
-    const ValueId down = r.linear("mlp.down", y, "mlp.down_proj", c.hidden, c.ffn);
-    x = r.add("mlp_residual", x, r.norm("mlp_post_norm", down, "post_feedforward_layernorm"));
+    x = r.add("mlp_residual", x, r.norm("mlp_post_norm", r.network(x), "post_feedforward_layernorm"));
   }
   return std::move(r).finish(x);
 }

@@ -65,11 +65,7 @@ Result<Graph> build_smollm3(const ModelConfig& c) {
     x = r.add("attn_residual", x, o);
 
     const ValueId m = r.norm("mlp_norm", x, "post_attention_layernorm");
-    const ValueId gate = r.linear("mlp.gate", m, "mlp.gate_proj", c.ffn, c.hidden, c.mlp_bias);
-    const ValueId up = r.linear("mlp.up", m, "mlp.up_proj", c.ffn, c.hidden, c.mlp_bias);
-    const ValueId y = r.gated_silu("mlp.act", gate, up);
-    const ValueId down = r.linear("mlp.down", y, "mlp.down_proj", c.hidden, c.ffn, c.mlp_bias);
-    x = r.add("mlp_residual", x, down);
+    x = r.add("mlp_residual", x, r.network(m));
   }
   return std::move(r).finish(x);
 }
