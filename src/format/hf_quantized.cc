@@ -39,9 +39,6 @@ bool flag_of(const JsonValue& object, std::string_view key, bool otherwise) {
   return b == nullptr ? otherwise : *b;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
 bool is_a(const SourceTensor& t, std::string_view type) {
   return t.type->name == type;
 }
@@ -92,13 +89,12 @@ Status refuse(const SourceTensor& t, const std::string& what) {
 
 // Turns t into the joined matrix.
 Status become(SourceTensor& t, const std::string& type, std::vector<int64_t> shape, SourcePlanes planes) {
-  const WeightType* found = weight_type_by_name(type);
-  CHECK(found != nullptr);
+  const WeightType& found = known_weight_type(type);
   if (planes.cols % 32 != 0)
     return refuse(t, fmt::format("has rows of {} elements, no multiple of 32", planes.cols));
   planes.data = t.data;
-  CHECK(t.data.size() == static_cast<size_t>(planes.rows * (planes.cols / 32) * found->block_bytes));
-  t.type = found;
+  CHECK(t.data.size() == static_cast<size_t>(planes.rows * (planes.cols / 32) * found.block_bytes));
+  t.type = &found;
   t.shape = std::move(shape);
   t.planes = std::make_shared<const SourcePlanes>(planes);
   return {};

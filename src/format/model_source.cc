@@ -50,6 +50,17 @@ std::string ModelSource::name() const {
   return (full.has_filename() ? full : full.parent_path()).filename().string();
 }
 
+int64_t element_count(std::span<const int64_t> shape) {
+  int64_t n = 1;
+  for (const int64_t d : shape)
+    n *= d;
+  return n;
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
 Result<uint64_t> stored_bytes(const WeightType& type, std::span<const int64_t> shape) {
   constexpr uint64_t kMostElements = uint64_t{1} << 50;
   uint64_t elements = 1;

@@ -29,6 +29,9 @@ struct SourceTensor {
   std::shared_ptr<const SourcePlanes> planes = nullptr;  // of types whose scales lie elsewhere
 };
 
+int64_t element_count(std::span<const int64_t> shape);   // of a tensor that was checked
+std::string shape_text(std::span<const int64_t> shape);  // "[32, 64]"
+
 // Bytes of such a tensor in a file, of its codes alone where scales lie elsewhere. kCorrupt: rows that blocks
 // do not divide, or a size beyond all files.
 Result<uint64_t> stored_bytes(const WeightType& type, std::span<const int64_t> shape);

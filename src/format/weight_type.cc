@@ -1,5 +1,6 @@
 #include "format/weight_type.h"
 
+#include "base/check.h"
 #include "format/block_codecs.h"
 #include "format/plane_codecs.h"
 #include "format/table_codecs.h"
@@ -100,6 +101,12 @@ const WeightType* weight_type_by_name(std::string_view name) {
   for (const WeightType& t : kTypes)
     if (name == t.name) return &t;
   return nullptr;
+}
+
+const WeightType& known_weight_type(std::string_view name) {
+  const WeightType* type = weight_type_by_name(name);
+  CHECK(type != nullptr);
+  return *type;
 }
 
 }  // namespace invar

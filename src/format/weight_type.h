@@ -47,5 +47,6 @@ struct WeightType {
 std::span<const WeightType> weight_types();
 const WeightType* weight_type_by_ggml(int32_t ggml_type);      // nullptr if unknown
 const WeightType* weight_type_by_name(std::string_view name);  // "F32", "BF16", "Q4_0", ...
+const WeightType& known_weight_type(std::string_view name);    // one that the table has
 
 }  // namespace invar

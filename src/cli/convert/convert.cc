@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/check.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "cli/convert/encode_rows.h"
@@ -17,23 +18,10 @@ namespace {
 
 constexpr int64_t kSlabElements = 1 << 23;  // written at once
 
-const WeightType& type_named(const char* name) {
-  const WeightType* t = weight_type_by_name(name);
-  CHECK(t != nullptr);
-  return *t;
-}
-
 bool is_matrix(const ConvertedTensor& t) {
   const auto has = [&](std::string_view part) { return t.gguf_name.find(part) != std::string_view::npos; };
   return t.shape.size() >= 2 && t.gguf_name.ends_with(".weight") && !has("norm") && !has("ffn_gate_inp") &&
          !has("rope_freqs") && !has("conv1d");
-}
-
-int64_t elements_of(const SourceTensor& t) {
-  int64_t n = 1;
-  for (const int64_t d : t.shape)
-    n *= d;
-  return n;
 }
 
 uint64_t bytes_of(int64_t elements, const WeightType& type) {
@@ -42,7 +30,7 @@ uint64_t bytes_of(int64_t elements, const WeightType& type) {
 
 Status write_converted(GgufFileWriter& writer, const SourceTensor& t, const WeightType& type,
                        ThreadPool& pool, Progress& progress) {
-  const int64_t cols = t.shape.back(), rows = elements_of(t) / cols;
+  const int64_t cols = t.shape.back(), rows = element_count(t.shape) / cols;
   const int64_t slab_rows = std::max<int64_t>(1, kSlabElements / cols);
   std::vector<std::byte> slab;
   for (int64_t begin = 0; begin < rows; begin += slab_rows) {
@@ -65,13 +53,14 @@ double bits_per_weight(const WeightType& t) {
 
 const WeightType& converted_type(const ConvertedTensor& t, const BlockEncoder* wanted) {
   if (wanted == nullptr || t.type.form == nullptr || !is_matrix(t)) return t.type;
-  const WeightType* type = &type_named(wanted->type);
+  const WeightType* type = &known_weight_type(wanted->type);
   const bool is_float = type->unpack == nullptr;
   if (is_float) return *type;
   const bool is_head = t.gguf_name == "output.weight" || t.gguf_name == "token_embd.weight";
-  if (is_head && bits_per_weight(*type) < bits_per_weight(type_named("Q8_0"))) type = &type_named("Q8_0");
+  if (is_head && bits_per_weight(*type) < bits_per_weight(known_weight_type("Q8_0")))
+    type = &known_weight_type("Q8_0");
   const int64_t cols = t.shape.back();
-  if (cols % type->block != 0) type = cols % 32 == 0 ? &type_named("Q8_0") : &type_named("F16");
+  if (cols % type->block != 0) type = cols % 32 == 0 ? &known_weight_type("Q8_0") : &known_weight_type("F16");
   return t.bits <= bits_per_weight(*type) ? t.type : *type;
 }
 
@@ -101,9 +90,9 @@ Result<Conversion> convert_gguf(const ModelSource& source, const std::string& pa
   for (const SourceTensor& t : source.tensors()) {
     const WeightType& type = converted_type(t, options.type);
     types.push_back(&type);
-    const uint64_t bytes = &type == t.type ? t.data.size() : bytes_of(elements_of(t), type);
+    const uint64_t bytes = &type == t.type ? t.data.size() : bytes_of(element_count(t.shape), type);
     writer.add_tensor(t.stored_name, type, t.shape, bytes);
-    work += elements_of(t);
+    work += element_count(t.shape);
     c.bytes_before += t.data.size();
     c.bytes_after += bytes;
     ++c.tensors;
@@ -119,7 +108,7 @@ Result<Conversion> convert_gguf(const ModelSource& source, const std::string& pa
       const SourceTensor& t = source.tensors()[i];
       if (types[i] == t.type) {
         RETURN_IF_ERROR(writer.append(t.data));
-        progress.advance(elements_of(t));
+        progress.advance(element_count(t.shape));
       } else {
         RETURN_IF_ERROR(write_converted(writer, t, *types[i], pool, progress));
       }

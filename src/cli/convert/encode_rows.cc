@@ -19,14 +19,17 @@ namespace {
 
 constexpr int64_t kTileElements = 1 << 15;
 
-// encode: a row's numbers to row i of the result. False: `too_large` says what was wrong.
+// copy: whether row i of the result needs no numbers. encode: a row's numbers to row i. False: `too_large`
+// says what was wrong.
 Status for_each_row(const RowsToEncode& rows, ThreadPool& pool, const std::string& too_large,
+                    FunctionRef<bool(int64_t i)> copy,
                     FunctionRef<bool(const float* numbers, int64_t i)> encode) {
   const int64_t tile_rows = std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, rows.cols));
   std::atomic<bool> infinite{false}, refused{false};
   pool.run((rows.count + tile_rows - 1) / tile_rows, [&](int64_t tile, int) {
     std::vector<float> numbers(static_cast<size_t>(rows.cols));
     for (int64_t i = tile * tile_rows; i < std::min(rows.count, (tile + 1) * tile_rows); ++i) {
+      if (copy(i)) continue;
       rows.read(rows.first + i, numbers.data());
       if (!std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); }))
         infinite = true;
@@ -43,12 +46,16 @@ Status for_each_row(const RowsToEncode& rows, ThreadPool& pool, const std::strin
 
 Status encode_rows(const RowsToEncode& rows, const WeightType& type, ThreadPool& pool, std::byte* out) {
   const BlockEncoder* encoder = find_encoder(type.name);
-  CHECK(encoder != nullptr && rows.cols % type.block == 0);
+  CHECK((encoder != nullptr || rows.copy) && rows.cols % type.block == 0);
   const auto row_bytes = static_cast<size_t>(rows.cols / type.block * type.block_bytes);
-  return for_each_row(rows, pool, fmt::format("holds values that {} cannot; try --type BF16", type.name),
-                      [&](const float* numbers, int64_t i) {
-                        return encoder->encode(numbers, rows.cols, out + static_cast<size_t>(i) * row_bytes);
-                      });
+  const auto at = [&](int64_t i) { return out + static_cast<size_t>(i) * row_bytes; };
+  return for_each_row(
+      rows, pool, fmt::format("holds values that {} cannot; try --type BF16", type.name),
+      [&](int64_t i) { return rows.copy && rows.copy(rows.first + i, at(i)); },
+      [&](const float* numbers, int64_t i) {
+        CHECK(encoder != nullptr);
+        return encoder->encode(numbers, rows.cols, at(i));
+      });
 }
 
 Status encode_affine4_rows(const RowsToEncode& rows, int32_t group, Dtype scales, ThreadPool& pool,
@@ -56,7 +63,8 @@ Status encode_affine4_rows(const RowsToEncode& rows, int32_t group, Dtype scales
   CHECK(rows.cols % group == 0 && group % 2 == 0);
   const int64_t groups = rows.cols / group;
   return for_each_row(
-      rows, pool, "its range does not fit into scales of F16", [&](const float* numbers, int64_t i) {
+      rows, pool, "its range does not fit into scales of F16", [](int64_t) { return false; },
+      [&](const float* numbers, int64_t i) {
         std::vector<uint8_t> codes(static_cast<size_t>(group));
         for (int64_t g = 0; g < groups; ++g) {
           AffineGroup a{};

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/function_ref.h"
@@ -19,9 +20,11 @@ struct RowsToEncode {
   int64_t first, count;       // rows
   int64_t cols;
   FunctionRef<void(int64_t row, float* out)> read;  // from any thread
+  // From any thread: writes a row that needs no encoding. False, or none: it is read and encoded.
+  std::function<bool(int64_t row, std::byte* out)> copy = nullptr;
 };
 
-// Blocks of `type`, which has an encoder, densely from `out` on.
+// Blocks of `type`, which has an encoder if any row needs one, densely from `out` on.
 Status encode_rows(const RowsToEncode& rows, const WeightType& type, ThreadPool& pool, std::byte* out);
 
 // Affine codes of 4 bits, two in a byte, with scales and biases (kF16 or kBF16) per `group` columns, each of

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -14,6 +11,7 @@
 #include "base/quote.h"
 #include "base/thread_pool.h"
 #include "cli/convert/convert.h"
+#include "cli/convert/encode_rows.h"
 #include "cli/convert/gguf_metadata.h"
 #include "cli/convert/gguf_plan.h"
 #include "cli/convert/gguf_tokenizer.h"
@@ -24,17 +22,10 @@
 namespace invar {
 namespace {
 
-constexpr int64_t kTileElements = 1 << 15, kSlabElements = 1 << 23;
-
-int64_t elements_of(const std::vector<int64_t>& shape) {
-  int64_t n = 1;
-  for (const int64_t d : shape)
-    n *= d;
-  return n;
-}
+constexpr int64_t kSlabElements = 1 << 23;  // written at once
 
 const WeightType& type_of(const PlannedTensor& t, const BlockEncoder* wanted) {
-  if (t.is_vector) return *weight_type_by_name("F32");
+  if (t.is_vector) return known_weight_type("F32");
   const std::string name = t.name.ends_with(".weight") ? t.name : t.name + ".weight";
   return converted_type(
       {.gguf_name = name, .shape = t.shape, .type = *t.natural, .bits = bits_per_weight(*t.natural)}, wanted);
@@ -49,61 +40,54 @@ class TensorWriter {
     // A vector's numbers are rows of one column.
     const bool by_rows =
         plan_.to.weights[static_cast<size_t>(t.pieces[0].weight)].kind == Weight::Kind::kMatrix;
-    const int64_t cols = by_rows ? t.shape.back() : 1, rows = elements_of(t.shape) / cols;
-    const int64_t tile = std::max<int64_t>(1, kTileElements / cols),
-                  slab = std::max(tile, kSlabElements / cols);
+    const int64_t cols = by_rows ? t.shape.back() : 1, rows = element_count(t.shape) / cols;
+    const int64_t slab = std::max<int64_t>(1, kSlabElements / cols);
     const auto row_bytes = static_cast<size_t>(cols / type.block * type.block_bytes);
     std::vector<std::byte> bytes;
     for (int64_t begin = 0; begin < rows; begin += slab) {
-      const int64_t end = std::min(rows, begin + slab);
-      bytes.resize(static_cast<size_t>(end - begin) * row_bytes);
-      infinite_ = too_large_ = false;
-      pool_.run((end - begin + tile - 1) / tile, [&](int64_t i, int) {
-        std::vector<float> numbers(static_cast<size_t>(cols));
-        for (int64_t row = begin + i * tile; row < std::min(end, begin + (i + 1) * tile); ++row)
-          encode(t, type, row, numbers, bytes.data() + static_cast<size_t>(row - begin) * row_bytes);
-      });
-      if (infinite_) return corrupt(fmt::format("tensor {}: holds NaN or infinity", quote(t.name)));
-      if (too_large_)
-        return unsupported(
-            fmt::format("tensor {}: holds values that {} cannot; try --type BF16", quote(t.name), type.name));
+      const int64_t count = std::min(slab, rows - begin);
+      bytes.resize(static_cast<size_t>(count) * row_bytes);
+      const auto read = [&](int64_t row, float* out) {
+        const PlannedPiece& piece = piece_of(t, row);
+        plan_.read_row(piece.weight, row - piece.first_row, out);
+      };
+      const auto copy = [&](int64_t row, std::byte* out) { return copy_row(t, type, row, out); };
+      RETURN_IF_ERROR(encode_rows({t.name, begin, count, cols, read, copy}, type, pool_, bytes.data()));
       RETURN_IF_ERROR(writer_.append(bytes));
-      progress_.advance((end - begin) * cols);
+      progress_.advance(count * cols);
     }
     return {};
   }
 
  private:
-  void encode(const PlannedTensor& t, const WeightType& type, int64_t row, std::vector<float>& numbers,
-              std::byte* out) {
-    const auto piece =
-        std::prev(std::upper_bound(t.pieces.begin(), t.pieces.end(), row,
-                                   [](int64_t r, const PlannedPiece& p) { return r < p.first_row; }));
-    const int64_t in_piece = row - piece->first_row;
-    const auto i = static_cast<size_t>(piece->weight);
+  static const PlannedPiece& piece_of(const PlannedTensor& t, int64_t row) {
+    return *std::prev(std::upper_bound(t.pieces.begin(), t.pieces.end(), row,
+                                       [](int64_t r, const PlannedPiece& p) { return r < p.first_row; }));
+  }
+
+  // A row whose stored bytes are right, or can be without rounding; false: its numbers are encoded.
+  bool copy_row(const PlannedTensor& t, const WeightType& type, int64_t row, std::byte* out) const {
+    const PlannedPiece& piece = piece_of(t, row);
+    const auto i = static_cast<size_t>(piece.weight);
     const Weight& w = plan_.from.weights[i];
     const SourceTensor& source = *plan_.audit.tensors[i];
-    if (&type == source.type && source.planes == nullptr && !w.transposed && !w.add_one) {
-      const auto n = static_cast<size_t>(w.cols / type.block * type.block_bytes);
-      const int64_t at = stored_row(w, plan_.channel(piece->weight, in_piece));
-      std::memcpy(out, source.data.data() + static_cast<size_t>(at) * n, n);
-    } else if (source.planes != nullptr && type.name == std::string_view("MXFP4")) {
-      copy_mxfp4_row(*source.planes, *source.type, stored_row(w, plan_.channel(piece->weight, in_piece)),
-                     out);
+    const bool same = &type == source.type && source.planes == nullptr && !w.transposed && !w.add_one;
+    const bool same_codes = source.planes != nullptr && type.name == std::string_view("MXFP4");
+    if (!same && !same_codes) return false;
+    const int64_t at = stored_row(w, plan_.channel(piece.weight, row - piece.first_row));
+    if (same_codes) {
+      copy_mxfp4_row(*source.planes, *source.type, at, out);
     } else {
-      plan_.read_row(piece->weight, in_piece, numbers.data());
-      if (!std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); }))
-        infinite_ = true;
-      else if (!find_encoder(type.name)->encode(numbers.data(), w.cols, out))
-        too_large_ = true;
+      const auto n = static_cast<size_t>(w.cols / type.block * type.block_bytes);
+      std::memcpy(out, source.data.data() + static_cast<size_t>(at) * n, n);
     }
+    return true;
   }
 
   const GgufPlan& plan_;
   GgufFileWriter& writer_;
   ThreadPool& pool_;
   Progress& progress_;
-  std::atomic<bool> infinite_{false}, too_large_{false};
 };
 
 // general.file_type of files whose matrices are mostly of this type.
@@ -154,13 +138,13 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
   std::vector<const WeightType*> types;
   for (const PlannedTensor& t : plan.tensors) {
     types.push_back(&type_of(t, options.type));
-    work += elements_of(t.shape);
+    work += element_count(t.shape);
     c.kept += types.back() == t.natural ? 1 : 0;
     const WeightType& stored = *plan.audit.tensors[size_t(t.pieces.front().weight)]->type;
     c.widened += stored.ggml_type < 0 && types.back()->name == std::string_view("F32");
     ++c.types[types.back()->name];
     ++c.tensors;
-    c.bytes_after += uint64_t(elements_of(t.shape) / types.back()->block * types.back()->block_bytes);
+    c.bytes_after += uint64_t(element_count(t.shape) / types.back()->block * types.back()->block_bytes);
   }
   for (const SourceTensor& t : source.tensors())
     c.bytes_before += source_bytes(t);
@@ -176,12 +160,12 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
     tokenizer.add_to(*writer);
     for (const PlannedFactors& f : plan.factors) {
       const int64_t n = int64_t(f.values.size());
-      writer->add_tensor(f.name, *weight_type_by_name("F32"), std::span(&n, 1), 4 * f.values.size());
+      writer->add_tensor(f.name, known_weight_type("F32"), std::span(&n, 1), 4 * f.values.size());
     }
     for (size_t i = 0; i < types.size(); ++i) {
       const PlannedTensor& t = plan.tensors[i];
       writer->add_tensor(t.name, *types[i], t.shape,
-                         uint64_t(elements_of(t.shape) / types[i]->block * types[i]->block_bytes));
+                         uint64_t(element_count(t.shape) / types[i]->block * types[i]->block_bytes));
     }
     RETURN_IF_ERROR(writer->begin());
     return append_factors(plan, *writer);

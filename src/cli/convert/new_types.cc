@@ -14,11 +14,11 @@ namespace invar {
 namespace {
 
 double bits_of(const SourceTensor& t) {
-  return 8.0 * double(source_bytes(t)) / double(std::max<int64_t>(1, element_count(t)));
+  return 8.0 * double(source_bytes(t)) / double(std::max<int64_t>(1, element_count(t.shape)));
 }
 
 const WeightType& mlx_type(const SourceTensor& t) {
-  return *weight_type_by_name(affine_scale_dtype(*t.type) == Dtype::kBF16 ? "MLX4_BF16" : "MLX4_F16");
+  return known_weight_type(affine_scale_dtype(*t.type) == Dtype::kBF16 ? "MLX4_BF16" : "MLX4_F16");
 }
 
 // The name that the rules of GGUF know a tensor by; its own where GGUF has none.
@@ -50,13 +50,6 @@ bool is_code(const WeightType& type) {
 
 }  // namespace
 
-int64_t element_count(const SourceTensor& t) {
-  int64_t n = 1;
-  for (const int64_t d : t.shape)
-    n *= d;
-  return n;
-}
-
 // Whether experts are read as transposed is decided by the type of their matrices
 // (models/experts_config.cc), so all of them are turned or none.
 NewTypes new_types(const ModelSource& source, const LoadPlan& plan, const QuantizeOptions& options) {
@@ -74,7 +67,7 @@ NewTypes new_types(const ModelSource& source, const LoadPlan& plan, const Quanti
   for (auto& [t, to] : all) {
     if (!to.matrix.transposed || turn) continue;
     if (is_code(*to.type)) to.type = t->type;
-    to.matrix = {.tensor = t, .rows = element_count(*t) / t->shape.back(), .cols = t->shape.back()};
+    to.matrix = {.tensor = t, .rows = element_count(t->shape) / t->shape.back(), .cols = t->shape.back()};
   }
   std::erase_if(all, [](const auto& entry) { return entry.second.type == entry.first->type; });
   return all;

@@ -29,6 +29,4 @@ using NewTypes = std::unordered_map<const SourceTensor*, NewType>;
 // What is not among them stays as it is.
 NewTypes new_types(const ModelSource& source, const LoadPlan& plan, const QuantizeOptions& options);
 
-int64_t element_count(const SourceTensor& tensor);
-
 }  // namespace invar

@@ -63,7 +63,7 @@ Result<std::unique_ptr<QuantizedSource>> QuantizedSource::make(const ModelSource
   std::unique_ptr<QuantizedSource> made(new QuantizedSource(source, options));
   uint64_t bytes = 0;
   for (const auto& [t, to] : replaced)
-    bytes += made->room_for(element_count(*t), *to.type);
+    bytes += made->room_for(element_count(t->shape), *to.type);
   ASSIGN_OR_RETURN(made->scratch_, ScratchMap::create(target, bytes));
 
   std::vector<SourceTensor> tensors(source.tensors().begin(), source.tensors().end());
@@ -105,7 +105,7 @@ void QuantizedSource::replace(SourceTensor& t, const WeightType& type, std::span
     left = left.subspan(aligned(bytes));
     return part;
   };
-  const int64_t elements = element_count(t);
+  const int64_t elements = element_count(t.shape);
   job->codes = take(code_bytes(elements, type));
   job->scales = take(scale_bytes(elements));
   job->biases = take(scale_bytes(elements));
@@ -127,12 +127,12 @@ void QuantizedSource::replace(SourceTensor& t, const WeightType& type, std::span
 Status QuantizedSource::encode(const std::vector<Job>& jobs) const {
   int64_t work = 0;
   for (const Job& job : jobs)
-    work += element_count(tensors()[job.index]);
+    work += element_count(tensors()[job.index].shape);
   ThreadPool pool({options_.threads});
   Progress progress("quantizing", work, Progress::Unit::kItems);
   for (const Job& job : jobs) {
     const SourceTensor &from = source_.tensors()[job.index], &to = tensors()[job.index];
-    const int64_t elements = element_count(to);
+    const int64_t elements = element_count(to.shape);
     const auto read = [&](int64_t row, float* out) { read_row(job.from, row, out); };
     const RowsToEncode rows{from.stored_name, 0, elements / job.from.cols, job.from.cols, read};
     RETURN_IF_ERROR(options_.type != nullptr

@@ -15,12 +15,6 @@ namespace {
 
 constexpr int kPlaneColumns = 256;
 
-const WeightType& type_named(const char* name) {
-  const WeightType* t = weight_type_by_name(name);
-  CHECK(t != nullptr);
-  return *t;
-}
-
 void read_planes(const WeightType& type, const SourcePlanes& m, int64_t row, float* out) {
   const bool fp8 = is_float(*type.form);
   const int64_t step = fp8 ? type.form->group : kPlaneColumns;
@@ -73,7 +67,7 @@ uint64_t source_bytes(const SourceTensor& t) {
 
 const WeightType& lossless_type(const SourceTensor& t) {
   if (t.type->ggml_type >= 0) return *t.type;
-  return type_named(t.type->name == std::string_view("MLX_MXFP4") ? "MXFP4" : "F32");
+  return known_weight_type(t.type->name == std::string_view("MLX_MXFP4") ? "MXFP4" : "F32");
 }
 
 void copy_mxfp4_row(const SourcePlanes& m, const WeightType& type, int64_t row, std::byte* out) {

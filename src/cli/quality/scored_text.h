@@ -2,7 +2,6 @@
 // ScoredText: the text that a quality tool scores models on, from the flags to windows of token ids. Main
 // thread.
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,10 +11,6 @@
 #include "models/model.h"
 
 namespace invar {
-
-namespace text {
-class Tokenizer;
-}
 
 struct ScoredText {
   std::string name;   // the file, "standard input" or "built-in text"
