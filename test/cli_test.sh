@@ -118,6 +118,7 @@ for state in fresh warm; do
 done
 
 # ---- Ctrl-C
+rm "$work/out"  # whatever an earlier command wrote there would pass for the story's first words
 "$invar" run --ignore-eos -n 5000 --temp 0 "Tell me a long story." >"$work/out" 2>"$work/err" </dev/null &
 pid=$!
 for _ in $(seq 600); do [ -s "$work/out" ] && break; sleep 0.1; done
