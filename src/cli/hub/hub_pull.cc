@@ -10,6 +10,7 @@
 #include <map>
 #include <new>
 
+#include "base/check.h"
 #include "base/quote.h"
 #include "cli/hub/hub_lock.h"
 
@@ -53,14 +54,16 @@ class BoundedMemory : public json::memory_resource {
   explicit BoundedMemory(size_t most) : left_(most) {}
 
  private:
+  // The library does not always give the alignment back with which it asked; none is beyond new's own.
   void* do_allocate(size_t bytes, size_t alignment) override {
+    CHECK(alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
     if (bytes > left_) throw std::bad_alloc();
-    void* p = ::operator new(bytes, std::align_val_t(alignment));
+    void* p = ::operator new(bytes);
     left_ -= bytes;
     return p;
   }
-  void do_deallocate(void* p, size_t bytes, size_t alignment) override {
-    ::operator delete(p, std::align_val_t(alignment));
+  void do_deallocate(void* p, size_t bytes, size_t) override {
+    ::operator delete(p);
     left_ += bytes;
   }
   bool do_is_equal(const json::memory_resource& other) const noexcept override { return this == &other; }
