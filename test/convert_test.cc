@@ -34,14 +34,6 @@ Result<Conversion> convert(const std::string& folder, const std::string& to, con
   return convert_model(*source, to, {.type = type == nullptr ? nullptr : find_encoder(type)});
 }
 
-std::vector<float> logits_of(const std::string& path) {
-  const auto model = ModelRunner::load(path);
-  std::vector<int32_t> ids;
-  for (int i = 0; i < 60; ++i)
-    ids.push_back(5 + i * 37 % (std::min(model->info().vocab, 300) - 10));
-  return ModelRunner(model, {}).logits(ids);
-}
-
 // Folders whose configuration GGUF has no words for, and which part of the refusal says so.
 const std::map<std::string, std::string> kRefused = {
     {"models/gemma3n-text", "no form of gemma3n_text"},

@@ -35,14 +35,6 @@ Result<Conversion> convert(const std::string& from, const std::string& to, const
   return convert_to_mlx(*source, to, options);
 }
 
-std::vector<float> logits_of(const std::string& path) {
-  const auto model = ModelRunner::load(path);
-  std::vector<int32_t> ids;
-  for (int i = 0; i < 60; ++i)
-    ids.push_back(5 + i * 37 % 250);
-  return ModelRunner(model, {}).logits(ids);
-}
-
 // but_routers: MLX quantizes them, with 8 bits; here they stay.
 void expect_twins(const char* source, const char* twin_folder, bool but_routers) {
   const std::string folder = fresh_folder("twin");

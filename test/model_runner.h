@@ -2,6 +2,8 @@
 // Loads a model and runs sequences through the engine, stepping by hand: what the tests over whole models
 // share. Errors throw, which fails the test.
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -87,5 +89,18 @@ class ModelRunner {
   int32_t vocab_;
   std::unique_ptr<Engine> engine_;
 };
+
+// Raw logits of 60 fixed tokens.
+inline std::vector<float> logits_of(const std::string& path) {
+  const auto model = ModelRunner::load(path);
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 60; ++i)
+    ids.push_back(5 + i * 37 % (std::min(model->info().vocab, 300) - 10));
+  return ModelRunner(model, {}).logits(ids);
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
 
 }  // namespace invar

@@ -35,18 +35,6 @@ Result<uint64_t> write_packed(const std::string& from, const std::string& to) {
   return write_packed_model(*source, to, {.cache_dir = "", .threads = 2, .progress = false});
 }
 
-std::vector<float> logits_of(const std::string& path) {
-  const auto model = ModelRunner::load(path);
-  std::vector<int32_t> ids;
-  for (int i = 0; i < 40; ++i)
-    ids.push_back(5 + i * 37 % (std::min(model->info().vocab, 300) - 10));
-  return ModelRunner(model, {}).logits(ids);
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 std::vector<std::string> all_models() {
   std::vector<std::string> names;
   for (const OracleModel& m : kOracleModels)

@@ -45,18 +45,6 @@ Result<Conversion> write_gguf(const std::string& from, const std::string& to, co
   return convert_model(*source, to, {.type = find_encoder(type), .threads = 2});
 }
 
-std::vector<float> logits_of(const std::string& path) {
-  const auto model = ModelRunner::load(path);
-  std::vector<int32_t> ids;
-  for (int i = 0; i < 40; ++i)
-    ids.push_back(5 + i * 37 % (std::min(model->info().vocab, 300) - 10));
-  return ModelRunner(model, {}).logits(ids);
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
 class PackedTypes : public testing::TestWithParam<std::string> {
  protected:
   const TemporaryFolder folder_;

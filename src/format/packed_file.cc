@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "base/size_text.h"
 #include "base/temporary_files.h"
-#include "format/memory_size.h"
 
 namespace invar {
 namespace {
@@ -166,9 +165,6 @@ Result<std::unique_ptr<PackedFile>> PackedFile::open(const std::string& path, co
   void* map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED) return file_error(path, "map it", errno);
   file->take_map(map, static_cast<size_t>(info.st_size), start);
-  // All of it is wanted soon, where all of it can stay.
-  if (file->size_ < memory_size())
-    file->read_ahead_.emplace(std::span(static_cast<const std::byte*>(map), start + file->size_));
   const Status status =
       check_header({file->data_, file->size_}, file->prefix_, sections.size(), file->offsets_.back());
   if (!status.ok()) return corrupt(fmt::format("{} {}", path, status.message()));
@@ -277,6 +273,11 @@ Status PackedFile::write_and_rename(Existing existing) {
     close(folder);
   }
   return {};
+}
+
+void PackedFile::read_ahead(bool progress) {
+  CHECK(!read_ahead_);
+  read_ahead_.emplace(std::span<const std::byte>(data_ - start_, start_ + size_), progress);
 }
 
 Status PackedFile::verify() const {

@@ -66,6 +66,9 @@ class PackedFile {
   void publish(Existing existing = Existing::kReplaced);
   Status wait_published();  // the outcome of publish()
 
+  // Begins to bring an opened file into memory (read_ahead.h).
+  void read_ahead(bool progress);
+
   // Compares every section with its stored checksum: reads the whole file.
   Status verify() const;
 

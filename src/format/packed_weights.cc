@@ -210,12 +210,14 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::open(const ModelSource& so
         source.path(), size_text(weights->bytes_), size_text(memory));
   }
   RETURN_IF_ERROR(source.packed() != nullptr
-                      ? weights->map_packed(source, cache_key(source, entries, source.packed()->front_hash))
+                      ? weights->map_packed(source, cache_key(source, entries, source.packed()->front_hash),
+                                            options.progress)
                       : weights->open_or_pack(source, entries, options));
   return weights;
 }
 
-Status PackedWeights::take(std::unique_ptr<PackedFile> file) {
+Status PackedWeights::take(std::unique_ptr<PackedFile> file, bool progress) {
+  if (!exceeds_memory_) file->read_ahead(progress);
   if (file->size() <= kVerifyOnOpenBytes) RETURN_IF_ERROR(file->verify());
   // Checking a file that does not fit into memory would keep on pushing out what answers need.
   if (file->size() > kVerifyOnOpenBytes && !exceeds_memory_) file->verify_in_background();
@@ -223,9 +225,9 @@ Status PackedWeights::take(std::unique_ptr<PackedFile> file) {
   return {};
 }
 
-Status PackedWeights::map_packed(const ModelSource& source, const Digest& key) {
+Status PackedWeights::map_packed(const ModelSource& source, const Digest& key, bool progress) {
   auto file = PackedFile::open(source.path(), key, sections_, source.packed()->weights_at);
-  const Status status = file.ok() ? take(*std::move(file)) : file.status();
+  const Status status = file.ok() ? take(*std::move(file), progress) : file.status();
   if (status.code() != Code::kCorrupt) return status;
   return corrupt(status.message() + "; copy the file again, or convert its source again");
 }
@@ -236,7 +238,7 @@ Status PackedWeights::open_or_pack(const ModelSource& source, const std::vector<
     const Digest key = cache_key(source, entries);
     const std::string path = packed_path(source.path(), options.folder);
     Result<std::unique_ptr<PackedFile>> cached = PackedFile::open(path, key, sections_);
-    const Status status = cached.ok() ? take(*std::move(cached)) : cached.status();
+    const Status status = cached.ok() ? take(*std::move(cached), options.progress) : cached.status();
     if (status.ok()) return {};
     if (status.code() != Code::kNotFound) log_info("{}: packing again", status.message());
     Result<std::unique_ptr<PackedFile>> created = PackedFile::create(path, key, sections_);

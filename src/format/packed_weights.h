@@ -65,11 +65,11 @@ class PackedWeights {
   Status wait_verified() const { return file_ != nullptr ? file_->wait_verified() : Status(); }
 
  private:
-  Status map_packed(const ModelSource& source, const Digest& key);
+  Status map_packed(const ModelSource& source, const Digest& key, bool progress);
   Status open_or_pack(const ModelSource& source, const std::vector<PackedEntry>& entries,
                       const PackOptions& options);
   // Takes a file that is whole; reads all of a small one at once.
-  Status take(std::unique_ptr<PackedFile> file);
+  Status take(std::unique_ptr<PackedFile> file, bool progress);
   const std::byte* section(size_t entry) const;
 
   std::vector<PackedSection> sections_;

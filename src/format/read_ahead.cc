@@ -41,14 +41,14 @@ void read_step(std::span<const std::byte> map, size_t at) {
 
 }  // namespace
 
-ReadAhead::ReadAhead(std::span<const std::byte> map, size_t least_shown) {
+ReadAhead::ReadAhead(std::span<const std::byte> map, bool progress, size_t least_shown) {
   if (map.empty() || in_memory(map)) return;
-  thread_ = std::thread([this, map, least_shown] {
-    std::optional<Progress> progress;
-    if (map.size() >= least_shown) progress.emplace("reading weights", static_cast<int64_t>(map.size()));
+  thread_ = std::thread([this, map, shown = progress && map.size() >= least_shown] {
+    std::optional<Progress> line;
+    if (shown) line.emplace("reading weights", static_cast<int64_t>(map.size()));
     for (size_t at = 0; at < map.size() && !stop_.load(std::memory_order_relaxed); at += kStep) {
       read_step(map, at);
-      if (progress) progress->advance(static_cast<int64_t>(std::min(kStep, map.size() - at)));
+      if (line) line->advance(static_cast<int64_t>(std::min(kStep, map.size() - at)));
     }
   });
 }

@@ -12,9 +12,9 @@ namespace invar {
 
 class ReadAhead {
  public:
-  // map: begins at a page and outlives this. least_shown: bytes from which on there is a progress line. Does
+  // map: begins at a page and outlives this. progress: a line for maps of at least `least_shown` bytes. Does
   // nothing for a file that is in memory already.
-  explicit ReadAhead(std::span<const std::byte> map, size_t least_shown = size_t{64} << 20);
+  explicit ReadAhead(std::span<const std::byte> map, bool progress, size_t least_shown = size_t{64} << 20);
   ~ReadAhead();  // ends early
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;

@@ -51,7 +51,7 @@ TEST(ReadAhead, brings_a_cold_file_into_memory_and_says_so) {
   if (file.pages_in_memory() > 0) GTEST_SKIP() << "the folder of temporary files lies in memory";
   testing::internal::CaptureStderr();
   {
-    ReadAhead ahead(file.map(), 1);
+    ReadAhead ahead(file.map(), true, 1);
     EXPECT_TRUE(ahead.needed());
     ahead.wait();
   }
@@ -59,17 +59,18 @@ TEST(ReadAhead, brings_a_cold_file_into_memory_and_says_so) {
   EXPECT_EQ(file.pages_in_memory(), kBytes / 4096 + 1);
 
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(ReadAhead(file.map(), 1).needed());
+  EXPECT_FALSE(ReadAhead(file.map(), true, 1).needed());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
 }
 
-TEST(ReadAhead, says_nothing_of_a_small_file_and_ends_early) {
+TEST(ReadAhead, says_nothing_of_a_small_file_or_where_nobody_asks_and_ends_early) {
   const ColdFile file;
   if (file.pages_in_memory() > 0) GTEST_SKIP() << "the folder of temporary files lies in memory";
   testing::internal::CaptureStderr();
-  EXPECT_TRUE(ReadAhead(file.map(), kBytes + 1).needed());
+  EXPECT_TRUE(ReadAhead(file.map(), true, kBytes + 1).needed());
+  EXPECT_TRUE(ReadAhead(file.map(), false, 1).needed());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
-  EXPECT_FALSE(ReadAhead({}, 0).needed());
+  EXPECT_FALSE(ReadAhead({}, true, 0).needed());
 }
 
 }  // namespace
