@@ -12,6 +12,7 @@
 #include "cli/prompts.h"
 #include "format/gguf.h"
 #include "format/hf_config.h"
+#include "models/load_plan.h"
 #include "text/gguf_vocab.h"
 #include "text/hf_config.h"
 #include "text/prompt.h"
@@ -211,13 +212,21 @@ Result<text::TextModel> set_up_text(const ModelSource& source, const TextSetupOp
   return model;
 }
 
-Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string& chat_template) {
+Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string& chat_template,
+                                     const std::function<Status(const text::TextModel&)>& check) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const ModelSource> source, flags.open_source());
   auto text =
       std::async(std::launch::async, [&] { return set_up_text(*source, {.chat_template = chat_template}); });
   ModelWithText loaded;
+  if (check != nullptr) {
+    RETURN_IF_ERROR(plan_load(*source, flags.rope()).status());
+    ASSIGN_OR_RETURN(loaded.text, text.get());
+    RETURN_IF_ERROR(check(loaded.text));
+  }
   ASSIGN_OR_RETURN(loaded.model, flags.load_model(source));
-  ASSIGN_OR_RETURN(loaded.text, text.get());
+  if (check == nullptr) {
+    ASSIGN_OR_RETURN(loaded.text, text.get());
+  }
   std::erase_if(loaded.text.stop_ids, [&](int32_t id) { return id >= loaded.model->info().vocab; });
   return loaded;
 }

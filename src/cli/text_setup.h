@@ -3,6 +3,7 @@
 // files of a Hugging Face folder. The one place where format/ and text/ meet. Errors name the key or file.
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -23,13 +24,16 @@ struct TextSetupOptions {
 };
 Result<text::TextModel> set_up_text(const ModelSource& source, const TextSetupOptions& options = {});
 
-// A model with what its text needs. Both are made at once, each on a thread of its own: a vocabulary takes
-// longer than weights that are packed already.
+// A model with what its text needs; stop ids are rows of its output layer.
 struct ModelWithText {
   std::shared_ptr<const Model> model;
   text::TextModel text;
 };
-Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string& chat_template = "");
+// Without a check both are made at once, each on a thread of its own: a vocabulary takes longer than weights
+// that are packed already. With one, all that can be said without weights is said before they are loaded,
+// since they may have to be packed: whether the model runs, its text, and what `check` says of that.
+Result<ModelWithText> load_with_text(const EngineFlags& flags, const std::string& chat_template,
+                                     const std::function<Status(const text::TextModel&)>& check = nullptr);
 
 // Of --chat-template. "": none given.
 Result<std::string> read_chat_template(const std::string& path);

@@ -23,7 +23,6 @@
 #include "cli/sampling_flags.h"
 #include "cli/text_setup.h"
 #include "cli/verbs.h"
-#include "models/load_plan.h"
 #include "text/detokenizer.h"
 
 namespace invar {
@@ -134,7 +133,7 @@ Status check_utf8(const char* what, std::string_view text) {
 
 Result<std::shared_ptr<Stream>> submit(const std::string& prompt, const RunOptions& options,
                                        const SamplingFlags& sampling, const text::TextModel& text,
-                                       const Model& model, Engine& engine, Timing& timing) {
+                                       Engine& engine, Timing& timing) {
   RETURN_IF_ERROR(check_utf8("prompt", prompt));
   RETURN_IF_ERROR(check_prompt_size(prompt.size(), *text.tokenizer, engine.context()));
   GenerateRequest request;
@@ -149,10 +148,7 @@ Result<std::shared_ptr<Stream>> submit(const std::string& prompt, const RunOptio
     messages.push_back({"user", prompt});
     ASSIGN_OR_RETURN(request.prompt, encode_chat(text, messages));
   }
-  for (const int32_t id : text.stop_ids) {
-    if (id < model.info().vocab)
-      request.stop_ids.push_back(id);  // tokenizers may know more ids than the output layer
-  }
+  request.stop_ids.insert(request.stop_ids.end(), text.stop_ids.begin(), text.stop_ids.end());
   const auto tokens = int64_t(request.prompt.size());
   auto stream = engine.submit(std::move(request));
   if (stream.ok()) timing.prompt_tokens += tokens;
@@ -201,12 +197,12 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   RETURN_IF_ERROR(check_utf8("--system", options.system));
 
   ASSIGN_OR_RETURN(const std::string chat_template, read_chat_template(options.chat_template));
-  ASSIGN_OR_RETURN(const std::shared_ptr<const ModelSource> source, engine_flags.open_source());
-  // First what can be said without weights, which may have to be packed.
-  RETURN_IF_ERROR(plan_load(*source, engine_flags.rope()).status());
-  ASSIGN_OR_RETURN(const text::TextModel text, set_up_text(*source, {.chat_template = chat_template}));
-  if (!options.raw && !text.chat_template) return text.template_error;
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, engine_flags.load_model(source));
+  const auto has_template = [&](const text::TextModel& text) {
+    return options.raw || text.chat_template ? Status() : text.template_error;
+  };
+  ASSIGN_OR_RETURN(const ModelWithText loaded, load_with_text(engine_flags, chat_template, has_template));
+  const std::shared_ptr<const Model>& model = loaded.model;
+  const text::TextModel& text = loaded.text;
   RETURN_IF_ERROR(sampling.check_vocabulary(model->info().vocab));
   const SamplingDefaults defaults =
       sampling_defaults(model->source(), {.temperature = SamplingFlags::kDefaultTemperature});
@@ -231,9 +227,8 @@ Status run(const RunOptions& options, EngineFlags& engine_flags, SamplingFlags& 
   PromptErrors errors;
   std::vector<std::shared_ptr<Stream>> streams(prompts.size());  // null: the prompt is refused
   for (size_t i = 0; i < prompts.size(); ++i) {
-    auto stream = prompts[i].text.ok()
-                      ? submit(*prompts[i].text, options, sampling, text, *model, *engine, timing)
-                      : Result<std::shared_ptr<Stream>>(prompts[i].text.status());
+    auto stream = prompts[i].text.ok() ? submit(*prompts[i].text, options, sampling, text, *engine, timing)
+                                       : Result<std::shared_ptr<Stream>>(prompts[i].text.status());
     if (stream.ok())
       streams[i] = std::move(*stream);
     else if (several)
