@@ -74,7 +74,7 @@ Result<uint64_t> stored_bytes(const WeightType& type, std::span<const int64_t> s
   if (static_cast<uint64_t>(row) % block != 0)
     return corrupt(fmt::format("rows of {} elements are no multiple of the {} elements of a {} block", row,
                                block, type.name));
-  return elements / block * static_cast<uint64_t>(type.block_bytes);
+  return coded_bytes(type, static_cast<int64_t>(elements));
 }
 
 Status ModelSource::set_tensors(std::vector<SourceTensor> tensors) {

@@ -44,6 +44,11 @@ struct WeightType {
                         UnpackedBlock* out) = nullptr;
 };
 
+// Of so many elements, which are whole blocks.
+inline uint64_t coded_bytes(const WeightType& type, int64_t elements) {
+  return static_cast<uint64_t>(elements / type.block) * static_cast<uint64_t>(type.block_bytes);
+}
+
 std::span<const WeightType> weight_types();
 const WeightType* weight_type_by_ggml(int32_t ggml_type);      // nullptr if unknown
 const WeightType* weight_type_by_name(std::string_view name);  // "F32", "BF16", "Q4_0", ...

@@ -24,10 +24,6 @@ bool is_matrix(const ConvertedTensor& t) {
          !has("rope_freqs") && !has("conv1d");
 }
 
-uint64_t bytes_of(int64_t elements, const WeightType& type) {
-  return uint64_t(elements / type.block) * uint64_t(type.block_bytes);
-}
-
 Status write_converted(GgufFileWriter& writer, const SourceTensor& t, const WeightType& type,
                        ThreadPool& pool, Progress& progress) {
   const int64_t cols = t.shape.back(), rows = element_count(t.shape) / cols;
@@ -35,7 +31,7 @@ Status write_converted(GgufFileWriter& writer, const SourceTensor& t, const Weig
   std::vector<std::byte> slab;
   for (int64_t begin = 0; begin < rows; begin += slab_rows) {
     const int64_t count = std::min(slab_rows, rows - begin);
-    slab.resize(bytes_of(count * cols, type));
+    slab.resize(coded_bytes(type, count * cols));
     const StoredMatrix matrix{.tensor = &t, .rows = rows, .cols = cols};
     const auto read = [&](int64_t row, float* out) { read_row(matrix, row, out); };
     RETURN_IF_ERROR(encode_rows({t.stored_name, begin, count, cols, read}, type, pool, slab.data()));
@@ -90,7 +86,7 @@ Result<Conversion> convert_gguf(const ModelSource& source, const std::string& pa
   for (const SourceTensor& t : source.tensors()) {
     const WeightType& type = converted_type(t, options.type);
     types.push_back(&type);
-    const uint64_t bytes = &type == t.type ? t.data.size() : bytes_of(element_count(t.shape), type);
+    const uint64_t bytes = &type == t.type ? t.data.size() : coded_bytes(type, element_count(t.shape));
     writer.add_tensor(t.stored_name, type, t.shape, bytes);
     work += element_count(t.shape);
     c.bytes_before += t.data.size();

@@ -47,7 +47,7 @@ Status for_each_row(const RowsToEncode& rows, ThreadPool& pool, const std::strin
 Status encode_rows(const RowsToEncode& rows, const WeightType& type, ThreadPool& pool, std::byte* out) {
   const BlockEncoder* encoder = find_encoder(type.name);
   CHECK((encoder != nullptr || rows.copy) && rows.cols % type.block == 0);
-  const auto row_bytes = static_cast<size_t>(rows.cols / type.block * type.block_bytes);
+  const auto row_bytes = coded_bytes(type, rows.cols);
   const auto at = [&](int64_t i) { return out + static_cast<size_t>(i) * row_bytes; };
   return for_each_row(
       rows, pool, fmt::format("holds values that {} cannot; try --type BF16", type.name),

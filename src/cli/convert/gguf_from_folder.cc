@@ -42,7 +42,7 @@ class TensorWriter {
         plan_.to.weights[static_cast<size_t>(t.pieces[0].weight)].kind == Weight::Kind::kMatrix;
     const int64_t cols = by_rows ? t.shape.back() : 1, rows = element_count(t.shape) / cols;
     const int64_t slab = std::max<int64_t>(1, kSlabElements / cols);
-    const auto row_bytes = static_cast<size_t>(cols / type.block * type.block_bytes);
+    const auto row_bytes = coded_bytes(type, cols);
     std::vector<std::byte> bytes;
     for (int64_t begin = 0; begin < rows; begin += slab) {
       const int64_t count = std::min(slab, rows - begin);
@@ -78,7 +78,7 @@ class TensorWriter {
     if (same_codes) {
       copy_mxfp4_row(*source.planes, *source.type, at, out);
     } else {
-      const auto n = static_cast<size_t>(w.cols / type.block * type.block_bytes);
+      const auto n = coded_bytes(type, w.cols);
       std::memcpy(out, source.data.data() + static_cast<size_t>(at) * n, n);
     }
     return true;
@@ -144,7 +144,7 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
     c.widened += stored.ggml_type < 0 && types.back()->name == std::string_view("F32");
     ++c.types[types.back()->name];
     ++c.tensors;
-    c.bytes_after += uint64_t(element_count(t.shape) / types.back()->block * types.back()->block_bytes);
+    c.bytes_after += coded_bytes(*types.back(), element_count(t.shape));
   }
   for (const SourceTensor& t : source.tensors())
     c.bytes_before += source_bytes(t);
@@ -164,8 +164,7 @@ Result<Conversion> convert_folder(const ModelSource& source, const std::string& 
     }
     for (size_t i = 0; i < types.size(); ++i) {
       const PlannedTensor& t = plan.tensors[i];
-      writer->add_tensor(t.name, *types[i], t.shape,
-                         uint64_t(element_count(t.shape) / types[i]->block * types[i]->block_bytes));
+      writer->add_tensor(t.name, *types[i], t.shape, coded_bytes(*types[i], element_count(t.shape)));
     }
     RETURN_IF_ERROR(writer->begin());
     return append_factors(plan, *writer);

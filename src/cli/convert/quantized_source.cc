@@ -89,14 +89,11 @@ Result<std::unique_ptr<QuantizedSource>> QuantizedSource::make(const ModelSource
   return made;
 }
 
-uint64_t QuantizedSource::code_bytes(int64_t elements, const WeightType& type) const {
-  return uint64_t(elements / type.block) * uint64_t(type.block_bytes);
-}
 uint64_t QuantizedSource::scale_bytes(int64_t elements) const {
   return options_.type == nullptr ? uint64_t(elements / kMlx4Group) * 2 : 0;
 }
 uint64_t QuantizedSource::room_for(int64_t elements, const WeightType& type) const {
-  return aligned(code_bytes(elements, type)) + 2 * aligned(scale_bytes(elements));
+  return aligned(coded_bytes(type, elements)) + 2 * aligned(scale_bytes(elements));
 }
 
 void QuantizedSource::replace(SourceTensor& t, const WeightType& type, std::span<std::byte>& left, Job* job) {
@@ -106,7 +103,7 @@ void QuantizedSource::replace(SourceTensor& t, const WeightType& type, std::span
     return part;
   };
   const int64_t elements = element_count(t.shape);
-  job->codes = take(code_bytes(elements, type));
+  job->codes = take(coded_bytes(type, elements));
   job->scales = take(scale_bytes(elements));
   job->biases = take(scale_bytes(elements));
   t.type = &type;

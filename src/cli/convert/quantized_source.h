@@ -47,7 +47,6 @@ class QuantizedSource : public ModelSource {
  private:
   QuantizedSource(const ModelSource& source, const QuantizeOptions& options);
   struct Job;
-  uint64_t code_bytes(int64_t elements, const WeightType& type) const;
   uint64_t scale_bytes(int64_t elements) const;  // of the scales alone, and of the biases alone
   uint64_t room_for(int64_t elements, const WeightType& type) const;
   // Gives a tensor its new type and the first bytes of what is left.
