@@ -1,8 +1,8 @@
 #pragma once
 // Progress: one line for long work (download, packing, benchmarks). On a terminal the line is redrawn at most
 // ten times a second; elsewhere a plain line is printed at the start, every few seconds, and at the end.
-// Writes to stderr. What would steer a terminal in the label is
-// escaped. Thread-safe: advance() may be called by several workers.
+// Writes to stderr. What would steer a terminal in the label is escaped. Thread-safe: advance() may be called
+// by several workers.
 
 #include <atomic>
 #include <cstdint>

@@ -17,6 +17,7 @@ size_t page_bytes() {
   return static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
+// True as well where the kernel does not say, of a file that somebody else owns: then it is read by need.
 bool in_memory(std::span<const std::byte> map) {
   const size_t page = page_bytes(), pages = map.size() / page;
   for (size_t i = 0; i < std::min(kSamples, pages); ++i) {

@@ -6,10 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
-
-#include "format/test_files.h"
 
 namespace invar {
 namespace {
@@ -19,17 +18,23 @@ using ::testing::IsEmpty;
 
 constexpr size_t kBytes = (size_t{9} << 20) + 123;
 
-class ColdFile {
- public:
-  ColdFile() {
-    const std::string path = folder_.path("weights");
-    write_file(path, std::string(kBytes, 'w'));
-    fd_ = open(path.c_str(), O_RDONLY);
+// A cold file in /var/tmp, which lies on a disk where /tmp may lie in memory.
+class ReadAheadTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = "/var/tmp/invar-test-XXXXXX";
+    fd_ = mkstemp(name.data());
+    ASSERT_GE(fd_, 0) << name;
+    unlink(name.c_str());
+    const std::string bytes(kBytes, 'w');
+    ASSERT_EQ(write(fd_, bytes.data(), kBytes), ssize_t(kBytes));
     fsync(fd_);
     posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);
     map_ = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd_, 0);
+    ASSERT_NE(map_, MAP_FAILED);
+    if (pages_in_memory() > 0) GTEST_SKIP() << "no file of /var/tmp is ever cold: it lies in memory";
   }
-  ~ColdFile() {
+  ~ReadAheadTest() override {
     munmap(map_, kBytes);
     close(fd_);
   }
@@ -41,34 +46,29 @@ class ColdFile {
   }
 
  private:
-  TemporaryFolder folder_;
   int fd_ = -1;
-  void* map_ = nullptr;
+  void* map_ = MAP_FAILED;
 };
 
-TEST(ReadAhead, brings_a_cold_file_into_memory_and_says_so) {
-  const ColdFile file;
-  if (file.pages_in_memory() > 0) GTEST_SKIP() << "the folder of temporary files lies in memory";
+TEST_F(ReadAheadTest, brings_a_cold_file_into_memory_and_says_so) {
   testing::internal::CaptureStderr();
   {
-    ReadAhead ahead(file.map(), true, 1);
+    ReadAhead ahead(map(), true, 1);
     EXPECT_TRUE(ahead.needed());
     ahead.wait();
   }
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("reading weights: 100% of 9.0 MiB"));
-  EXPECT_EQ(file.pages_in_memory(), kBytes / 4096 + 1);
+  EXPECT_EQ(pages_in_memory(), kBytes / 4096 + 1);
 
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(ReadAhead(file.map(), true, 1).needed());
+  EXPECT_FALSE(ReadAhead(map(), true, 1).needed());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
 }
 
-TEST(ReadAhead, says_nothing_of_a_small_file_or_where_nobody_asks_and_ends_early) {
-  const ColdFile file;
-  if (file.pages_in_memory() > 0) GTEST_SKIP() << "the folder of temporary files lies in memory";
+TEST_F(ReadAheadTest, says_nothing_of_a_small_file_or_where_nobody_asks_and_ends_early) {
   testing::internal::CaptureStderr();
-  EXPECT_TRUE(ReadAhead(file.map(), true, kBytes + 1).needed());
-  EXPECT_TRUE(ReadAhead(file.map(), false, 1).needed());
+  EXPECT_TRUE(ReadAhead(map(), true, kBytes + 1).needed());
+  EXPECT_TRUE(ReadAhead(map(), false, 1).needed());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), IsEmpty());
   EXPECT_FALSE(ReadAhead({}, true, 0).needed());
 }
